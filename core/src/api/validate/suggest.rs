@@ -1,0 +1,86 @@
+/// The known word that was probably meant: the closest one by letters inserted, left out or
+/// replaced (without regard to case), if it is close enough to be a slip, or else one that begins
+/// with the word.
+///
+/// ```
+/// # use ipledger_core::api::validate::nearest;
+/// assert_eq!(nearest("familly", ["className", "family"]), Some("family"));
+/// assert_eq!(nearest("class", ["className", "family"]), Some("className"));
+/// assert_eq!(nearest("colour", ["className", "family"]), None);
+/// ```
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Nobody mistypes a name of this length, and the work grows with its square.
+    if word.len() > 64 {
+        return None;
+    }
+    let word = word.to_lowercase();
+    let mut best: Option<(usize, &str)> = None;
+    for candidate in known {
+        let lower = candidate.to_lowercase();
+        let slips = word.chars().count().max(lower.chars().count()).div_ceil(4);
+        let distance = if word.len() >= 4 && lower.starts_with(&word) {
+            slips
+        } else {
+            distance(&word, &lower)
+        };
+        if distance <= slips && best.is_none_or(|(least, _)| distance < least) {
+            best = Some((distance, candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}
+
+/// How many letters must be inserted, left out or replaced to turn one word into the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut next = vec![i + 1];
+        let mut left = i + 1;
+        for (to, pair) in b.iter().zip(row.windows(2)) {
+            if let [diagonal, above] = pair {
+                left = (left + 1)
+                    .min(above + 1)
+                    .min(diagonal + usize::from(*to != from));
+                next.push(left);
+            }
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distance_counts_single_letter_changes() {
+        for (a, b, d) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("kitten", "sitting", 3),
+            ("uid", "uuid", 1),
+        ] {
+            assert_eq!((distance(a, b), distance(b, a)), (d, d), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_slip_is_recognised_and_another_word_is_not() {
+        let known = ["addressName", "className", "family", "uid"];
+        for (word, meant) in [
+            ("familly", Some("family")),
+            ("Family", Some("family")),
+            ("classname", Some("className")),
+            ("class_name", Some("className")),
+            ("address", Some("addressName")),
+            ("uuid", Some("uid")),
+            ("zone", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), meant, "{word}");
+        }
+        assert_eq!(nearest(&"f".repeat(100_000), known), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! Which address counts for each family that a claim asks for (R5, R6, R7).
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::held::{family, holder_uid, is_let_serve, is_parked, is_valid, names_claim};
+use super::{ClaimView, Need};
+use crate::api::{
+    AddressPhase, ClaimPhase, ClaimedAddress, IPAddress, IPAddressClaim, Kind, names,
+};
+use crate::net::{Family, Ip};
+
+/// What a claim has of one family.
+#[derive(Clone, Debug)]
+pub(super) enum Slot {
+    /// This address counts.
+    Held(Arc<IPAddress>),
+    /// This one counted and is gone, lost or somebody else's; nothing replaces it by itself.
+    Lost(ClaimedAddress),
+    /// Nothing counts.
+    Missing,
+}
+
+/// What a claim has.
+#[derive(Clone, Debug)]
+pub(super) struct Assignment {
+    /// One entry for each family that is asked for, IPv4 first.
+    pub(super) slots: Vec<(Family, Slot)>,
+    /// Whether the winners were chosen among several without a status to decide, so that each is
+    /// to be swapped before it is reported (R6e).
+    pub(super) fence: bool,
+}
+
+impl Assignment {
+    /// The addresses that count.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Arc<IPAddress>> {
+        self.slots.iter().filter_map(|(_, slot)| match slot {
+            Slot::Held(address) => Some(address),
+            _ => None,
+        })
+    }
+
+    /// Whether every family has its address.
+    pub(super) fn is_complete(&self) -> bool {
+        self.slots.iter().all(|(_, slot)| matches!(slot, Slot::Held(_)))
+    }
+
+    /// The families without one.
+    pub(super) fn missing(&self) -> Vec<Family> {
+        self.slots
+            .iter()
+            .filter(|(_, slot)| !matches!(slot, Slot::Held(_)))
+            .map(|(family, _)| *family)
+            .collect()
+    }
+}
+
+/// Whether the claim was wholly bound once, so that its status decides which address counts.
+pub(super) fn is_decided(claim: &IPAddressClaim) -> bool {
+    matches!(claim.phase(), Some(ClaimPhase::Bound | ClaimPhase::Lost))
+}
+
+/// The addresses that the claim's status names: first those held, then those lost.
+pub(super) fn reported(claim: &IPAddressClaim) -> impl Iterator<Item = &ClaimedAddress> {
+    claim.status.iter().flat_map(|s| s.addresses.iter().chain(&s.lost_addresses))
+}
+
+/// The address that the claim's status names for this family.
+pub(super) fn reported_for(claim: &IPAddressClaim, family: Family) -> Option<&ClaimedAddress> {
+    reported(claim).find(|e| Ip::parse(&e.address).is_ok_and(|ip| ip.family() == family))
+}
+
+/// Assigns an address to each family, or says which facts are missing to decide.
+pub(super) fn assign(view: &ClaimView, claim: &IPAddressClaim) -> Result<Assignment, Vec<Need>> {
+    let mut slots = Vec::new();
+    let mut fence = false;
+    for family in claim.spec.family.families() {
+        let slot = if is_decided(claim) {
+            decided(view, claim, *family)?
+        } else {
+            let (slot, several) = undecided(view, claim, *family)?;
+            fence |= several;
+            slot
+        };
+        slots.push((*family, slot));
+    }
+    Ok(Assignment { slots, fence })
+}
+
+/// The status decides: the address that it names counts, and no other (R5, R6c), unless that one
+/// is gone or lost and an admin lets a parked one serve (R7).
+fn decided(
+    view: &ClaimView,
+    claim: &IPAddressClaim,
+    wanted: Family,
+) -> Result<Slot, Vec<Need>> {
+    let uid = claim.metadata.uid.as_str();
+    let of_family =
+        || view.addresses.iter().filter(|a| is_valid(a) && family(a) == Some(wanted));
+    let Some(entry) = reported_for(claim, wanted) else {
+        // The status was wiped in part: what is bound counts again.
+        let bound = of_family().filter(|a| holder_uid(a) == uid && serves(a, uid));
+        return match bound.min_by_key(|a| preference(a)) {
+            Some(address) => Ok(Slot::Held(address.clone())),
+            None if view.addresses_current => Ok(Slot::Missing),
+            None => Err(vec![Need::Barrier(Kind::IPAddress)]),
+        };
+    };
+    let seen = view.named.get(&entry.name);
+    let address = seen.and_then(|s| s.object.as_ref());
+    if let Some(address) = address.filter(|a| keeps(a, claim, wanted)) {
+        return Ok(Slot::Held(address.clone()));
+    }
+    // An entry that is on record as lost needs no second proof: nothing is published by it.
+    let on_record = claim.status.as_ref().is_some_and(|s| {
+        s.phase == Some(ClaimPhase::Lost) && s.lost_addresses.iter().any(|l| l.name == entry.name)
+    });
+    if !on_record && !seen.is_some_and(|s| s.proven) {
+        return Err(vec![Need::Read(crate::api::Key::address(&entry.name))]);
+    }
+    let chosen = of_family()
+        .find(|a| is_let_serve(a, uid) && lives(a) && a.phase() != Some(AddressPhase::Lost));
+    Ok(match chosen {
+        Some(address) => Slot::Held(address.clone()),
+        None => Slot::Lost(entry.clone()),
+    })
+}
+
+/// Whether an address that the claim reports still serves it. `Conflict` and a deletion mark do
+/// not break a binding; phase `Lost` does.
+fn keeps(address: &IPAddress, claim: &IPAddressClaim, wanted: Family) -> bool {
+    is_valid(address)
+        && family(address) == Some(wanted)
+        && names_claim(address, claim)
+        && (lives(address) || !holder_uid(address).is_empty())
+        && address.phase() != Some(AddressPhase::Lost)
+        && !is_parked(address, &claim.metadata.uid)
+}
+
+/// No status decides: what is bound to the claim counts, else the first that is pre-bound.
+fn undecided(
+    view: &ClaimView,
+    claim: &IPAddressClaim,
+    wanted: Family,
+) -> Result<(Slot, bool), Vec<Need>> {
+    let uid = claim.metadata.uid.as_str();
+    // A claim that was seen before and has no status now may have been bound: look at all that is
+    // committed before choosing (R6e).
+    let wiped = claim.status.is_none() && claim.metadata.has_finalizer(names::CLAIM_PROTECTION);
+    if wiped && !view.addresses_current {
+        return Err(vec![Need::Barrier(Kind::IPAddress)]);
+    }
+    let fit: Vec<&Arc<IPAddress>> = view
+        .addresses
+        .iter()
+        .filter(|a| is_valid(a) && family(a) == Some(wanted) && serves(a, uid))
+        .filter(|a| {
+            claim.spec.address_name.is_empty() || claim.spec.address_name == a.metadata.name
+        })
+        .collect();
+    let bound: Vec<&Arc<IPAddress>> =
+        fit.iter().copied().filter(|a| holder_uid(a) == uid).collect();
+    let named = reported_for(claim, wanted)
+        .and_then(|entry| bound.iter().find(|a| a.metadata.name == entry.name));
+    let several = wiped && bound.len() > 1;
+    let choice = named
+        .copied()
+        .or_else(|| bound.iter().copied().min_by_key(|a| preference(a)))
+        .or_else(|| fit.first().copied());
+    Ok((choice.map_or(Slot::Missing, |a| Slot::Held(a.clone())), several))
+}
+
+/// Whether an address may newly count for the claim of this uid (R5, last sentence).
+fn serves(address: &IPAddress, uid: &str) -> bool {
+    lives(address) && address.phase() != Some(AddressPhase::Lost) && !is_parked(address, uid)
+}
+
+fn lives(address: &IPAddress) -> bool {
+    !address.metadata.is_deleting()
+}
+
+/// The order among several that are bound (R6e): smallest first.
+fn preference(address: &IPAddress) -> impl Ord + use<> {
+    (
+        Reverse(address.is_associated()),
+        Reverse(address.phase() == Some(AddressPhase::Bound)),
+        address.metadata.creation_timestamp,
+        address.metadata.name.clone(),
+    )
+}

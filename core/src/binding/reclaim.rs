@@ -1,0 +1,62 @@
+//! The plan for a claim that is being deleted (seed 000 §6).
+
+use super::address::release;
+use super::assign::reported;
+use super::held::{holder_uid, is_bound_by_core, says_bound_to};
+use super::{ClaimView, Need, Plan, Step, Write, surplus};
+use crate::api::{IPAddress, IPAddressClaim, ReclaimPolicy, names};
+
+/// Plans one pass over a claim that is marked for deletion: every address first, the claim's
+/// finalizer last, so that a crash in between only delays the rest.
+pub fn plan(view: &ClaimView, claim: &IPAddressClaim) -> Step {
+    if !claim.metadata.has_finalizer(names::CLAIM_PROTECTION) {
+        return Step::nothing();
+    }
+    // Which addresses took effect is what the status says, so it must not be an old one.
+    if !view.claim.proven {
+        return Step::Need(vec![Need::Read(claim.key())]);
+    }
+    let mut plan = Plan::default();
+    for address in &view.addresses {
+        if !address.metadata.is_deleting() {
+            reclaim(view, claim, address, &mut plan);
+        }
+    }
+    let mut freed = claim.clone();
+    freed.metadata.remove_finalizer(names::CLAIM_PROTECTION);
+    plan.writes.push(Write::claim(freed));
+    Step::Do(plan)
+}
+
+fn reclaim(view: &ClaimView, claim: &IPAddressClaim, address: &IPAddress, plan: &mut Plan) {
+    let uid = claim.metadata.uid.as_str();
+    if holder_uid(address).is_empty() && address.is_reserved() {
+        return;
+    }
+    if is_bound_by_core(address) && !took_effect(claim, address) {
+        plan.writes.push(surplus::undo(address));
+        return;
+    }
+    match address.spec.reclaim_policy {
+        ReclaimPolicy::Delete => plan.writes.push(Write::delete(address)),
+        ReclaimPolicy::Retain => {
+            let mut dying = address.clone();
+            if let Some(r) = &mut dying.spec.claim_ref
+                && r.uid.is_empty()
+            {
+                // So that the next claim of this name does not inherit it (R4).
+                r.uid = uid.to_owned();
+                plan.writes.push(Write::address(dying.clone()));
+            }
+            plan.writes.extend(release(&dying, view.now));
+        }
+    }
+}
+
+/// Whether the claim ever reported the address; without a status, whether the address says so.
+fn took_effect(claim: &IPAddressClaim, address: &IPAddress) -> bool {
+    match &claim.status {
+        Some(_) => reported(claim).any(|e| e.name == address.metadata.name),
+        None => says_bound_to(address, &claim.metadata.uid),
+    }
+}

@@ -1,0 +1,372 @@
+//! What the binding core knows: the last seen objects and the indexes over them, kept
+//! incrementally. Nothing here is authoritative; it can be thrown away and observed again.
+
+mod available;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Change, Work};
+use crate::api::{IPAddress, IPAddressClaim, IPAddressClass, Key, Kind, ReclaimPolicy, Timestamp};
+use crate::binding::{AddressView, ClassLookup, ClaimView, Facts, Seen, resolve};
+use crate::store::Revision;
+use available::Available;
+use waiting::Waiting;
+
+/// The cache of the binding core.
+#[derive(Default)]
+pub struct Cache {
+    classes: BTreeMap<String, Arc<IPAddressClass>>,
+    defaults: BTreeSet<String>,
+    addresses: BTreeMap<String, Arc<IPAddress>>,
+    claims: BTreeMap<Key, Arc<IPAddressClaim>>,
+    /// Claim, uid in the claimRef (may be empty), address name.
+    by_claim: BTreeSet<(Key, String, String)>,
+    available: Available,
+    waiting: Waiting,
+    /// When this process first saw a pre-bound address without its claim: uid and time.
+    orphans: BTreeMap<String, (String, Duration)>,
+}
+
+impl Cache {
+    /// Takes in a change and names the work that it may call for.
+    pub fn observe(&mut self, change: &Change) -> Vec<Work> {
+        match change {
+            Change::Class { key, old, new } => self.observe_class(key, old, new),
+            Change::Address { key, old, new } => self.observe_address(key, old, new),
+            Change::Claim { key, old, new } => self.observe_claim(key, old, new),
+        }
+    }
+
+    fn observe_class(
+        &mut self,
+        key: &Key,
+        old: &Option<Arc<IPAddressClass>>,
+        new: &Option<Arc<IPAddressClass>>,
+    ) -> Vec<Work> {
+        match new {
+            Some(class) => self.classes.insert(key.name.clone(), class.clone()),
+            None => self.classes.remove(&key.name),
+        };
+        let is_default = |c: &Option<Arc<IPAddressClass>>| c.as_ref().is_some_and(|c| c.is_default());
+        if is_default(new) {
+            self.defaults.insert(key.name.clone());
+        } else {
+            self.defaults.remove(&key.name);
+        }
+        let driver = |c: &Option<Arc<IPAddressClass>>| c.as_ref().map(|c| c.spec.provisioner.clone());
+        // What the driver reports in the status concerns no claim.
+        let mut keys = Vec::new();
+        if driver(old) != driver(new) {
+            keys.extend(self.waiting.of_class(&key.name));
+        }
+        if is_default(old) != is_default(new) || (is_default(new) && driver(old) != driver(new)) {
+            keys.extend(self.waiting.of_class(""));
+        }
+        keys.into_iter().map(Work::Claim).collect()
+    }
+
+    fn observe_address(
+        &mut self,
+        key: &Key,
+        old: &Option<Arc<IPAddress>>,
+        new: &Option<Arc<IPAddress>>,
+    ) -> Vec<Work> {
+        let name = &key.name;
+        match new {
+            Some(address) => self.addresses.insert(name.clone(), address.clone()),
+            None => self.addresses.remove(name),
+        };
+        let mut works = Vec::new();
+        for (address, is_new) in [(old, false), (new, true)] {
+            let Some(r) = address.as_ref().and_then(|a| a.spec.claim_ref.as_ref()) else {
+                continue;
+            };
+            let entry = (r.key(), r.uid.clone(), name.clone());
+            works.push(Work::Claim(r.key()));
+            if is_new {
+                self.by_claim.insert(entry);
+            } else {
+                self.by_claim.remove(&entry);
+            }
+        }
+        if new.is_none() {
+            self.orphans.remove(name);
+        } else {
+            works.push(Work::Address(name.clone()));
+        }
+        works.extend(self.waiting.of_name(name).into_iter().map(Work::Claim));
+        let freed = self.available.observe(name, old.as_deref(), new.as_deref());
+        if let Some(place) = freed {
+            works.extend(self.waiting.wake_first(&place).map(Work::Claim));
+        }
+        works
+    }
+
+    fn observe_claim(
+        &mut self,
+        key: &Key,
+        old: &Option<Arc<IPAddressClaim>>,
+        new: &Option<Arc<IPAddressClaim>>,
+    ) -> Vec<Work> {
+        match new {
+            Some(claim) => self.claims.insert(key.clone(), claim.clone()),
+            None => self.claims.remove(key),
+        };
+        self.waiting.observe(key, old.as_deref(), new.as_deref());
+        let mut works = vec![Work::Claim(key.clone())];
+        if new.is_none() {
+            works.extend(self.pass_on(key, None));
+        }
+        if new.is_none() || old.is_none() {
+            // Addresses of an earlier claim of this name, and of one that is gone.
+            works.extend(self.named_by(key).map(|(_, name)| Work::Address(name.to_owned())));
+        }
+        works
+    }
+
+    /// The uid and name of each address whose claimRef names this claim.
+    fn named_by<'a>(&'a self, key: &Key) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let key = key.clone();
+        self.by_claim
+            .range((key.clone(), String::new(), String::new())..)
+            .take_while(move |(k, _, _)| *k == key)
+            .map(|(_, uid, name)| (uid.as_str(), name.as_str()))
+    }
+
+    /// The names of the addresses whose claimRef names this claim with exactly this uid.
+    fn named_with<'a>(&'a self, key: &Key, uid: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let (key, uid) = (key.clone(), uid.to_owned());
+        self.by_claim
+            .range((key.clone(), uid.clone(), String::new())..)
+            .take_while(move |(k, u, _)| *k == key && *u == uid)
+            .map(|(_, _, name)| name.as_str())
+    }
+
+    /// The claim as this pass knows it: what it read at `Latest` wins over what was observed.
+    fn claim(&self, key: &Key, facts: &Facts) -> Seen<IPAddressClaim> {
+        newest(self.claims.get(key), facts.claims.get(key), |c| c.metadata.resource_version)
+    }
+
+    fn address(&self, name: &str, facts: &Facts) -> Seen<IPAddress> {
+        newest(self.addresses.get(name), facts.addresses.get(name), |a| {
+            a.metadata.resource_version
+        })
+    }
+
+    /// The view of a claim.
+    pub fn claim_view(&self, key: &Key, facts: &Facts, now: Timestamp) -> ClaimView {
+        let claim = self.claim(key, facts);
+        let mut view = ClaimView {
+            addresses_current: facts.barriers.contains(&Kind::IPAddress),
+            classes_current: facts.barriers.contains(&Kind::IPAddressClass),
+            now,
+            ..ClaimView::default()
+        };
+        let Some(object) = claim.object.clone() else {
+            return view;
+        };
+        view.claim = claim;
+        let uid = object.metadata.uid.as_str();
+        let mut names: BTreeSet<&str> = self.named_with(key, uid).collect();
+        names.extend(self.named_with(key, ""));
+        view.addresses = names
+            .into_iter()
+            .filter_map(|name| self.address(name, facts).object)
+            .filter(|a| {
+                // A fact may be newer than the index.
+                a.spec.claim_ref.as_ref().is_some_and(|r| {
+                    r.key() == *key && (r.uid.is_empty() || r.uid == uid)
+                })
+            })
+            .collect();
+        let status = object.status.iter();
+        let reported = status.flat_map(|s| s.addresses.iter().chain(&s.lost_addresses));
+        let mut named: Vec<&str> = reported.map(|e| e.name.as_str()).collect();
+        if !object.spec.address_name.is_empty() {
+            named.push(&object.spec.address_name);
+        }
+        for name in named {
+            view.named.insert(name.to_owned(), self.address(name, facts));
+        }
+        let lookup = Classes { cache: self, facts };
+        view.class = resolve(&object, &lookup);
+        view.stamp_class = self.stamp_class(&object, &view, &lookup);
+        if let Some(class) = view.class.class() {
+            for family in object.spec.family.families() {
+                let first = self.available.first(&class.metadata.name, *family);
+                if let Some(address) = first.and_then(|name| self.addresses.get(name)) {
+                    view.candidates.insert(*family, address.clone());
+                }
+            }
+        }
+        view
+    }
+
+    fn stamp_class(
+        &self,
+        claim: &IPAddressClaim,
+        view: &ClaimView,
+        classes: &Classes<'_>,
+    ) -> Option<Arc<IPAddressClass>> {
+        let of_address = || {
+            let wanted = view.named.get(&claim.spec.address_name).and_then(|s| s.object.as_ref());
+            wanted.or(view.addresses.first()).map_or("", |a| a.spec.class_name.as_str())
+        };
+        let name = match claim.resolved_class() {
+            "" => of_address(),
+            name => name,
+        };
+        classes.class(name).0
+    }
+
+    /// The view of an address; `None` if it is not known.
+    pub fn address_view(
+        &mut self,
+        name: &str,
+        facts: &Facts,
+        now: Timestamp,
+        monotonic: Duration,
+        grace: Duration,
+    ) -> Option<AddressView> {
+        let address = self.address(name, facts).object?;
+        let claim_ref = address.spec.claim_ref.as_ref();
+        let claim = claim_ref.map(|r| self.claim(&r.key(), facts)).unwrap_or_default();
+        let orphaned = claim.object.is_none()
+            && address.spec.reclaim_policy == ReclaimPolicy::Delete
+            && claim_ref.is_some_and(|r| r.uid.is_empty());
+        let uid = &address.metadata.uid;
+        let waited = if orphaned {
+            let fresh = (uid.clone(), monotonic);
+            let seen = self.orphans.entry(name.to_owned()).or_insert_with(|| fresh.clone());
+            if seen.0 != *uid {
+                *seen = fresh;
+            }
+            monotonic.saturating_sub(seen.1)
+        } else {
+            self.orphans.remove(name);
+            Duration::ZERO
+        };
+        Some(AddressView {
+            address,
+            claim,
+            waited,
+            grace,
+            now,
+        })
+    }
+
+    /// The addresses of a claim's own group: those that name it with its uid or without any.
+    pub fn group(&self, key: &Key) -> Vec<String> {
+        let Some(claim) = self.claims.get(key) else {
+            return Vec::new();
+        };
+        let uid = claim.metadata.uid.as_str();
+        self.named_with(key, "").chain(self.named_with(key, uid)).map(str::to_owned).collect()
+    }
+
+    /// Whether this address is looked after with the claim that it names, rather than alone.
+    pub fn group_of(&self, name: &str) -> Option<Key> {
+        let claim_ref = self.addresses.get(name)?.spec.claim_ref.as_ref()?;
+        let claim = self.claims.get(&claim_ref.key())?;
+        (claim_ref.uid.is_empty() || claim_ref.uid == claim.metadata.uid).then(|| claim_ref.key())
+    }
+
+    /// Whether an address is known and bound to nobody.
+    pub fn is_free(&self, name: &str) -> bool {
+        self.addresses.get(name).is_some_and(|a| a.spec.claim_ref.is_none())
+    }
+
+    /// Keeps a free address for a pass; false if another pass has it.
+    pub fn pick(&mut self, name: &str, by: &Key) -> bool {
+        match self.addresses.get(name) {
+            Some(address) => self.available.pick(address, by),
+            None => false,
+        }
+    }
+
+    /// Ends a pick: written at this revision, or not at all.
+    pub fn settle_pick(&mut self, name: &str, written: Option<Revision>) -> Option<Work> {
+        let current = self.addresses.get(name).map(AsRef::as_ref);
+        let place = self.available.settle(name, written, current)?;
+        self.waiting.wake_first(&place).map(Work::Claim)
+    }
+
+    /// A claim has had its pass. If it was woken for a free address and did not take one, the
+    /// next in line is woken.
+    pub fn passed(&mut self, key: &Key, took: bool) -> Option<Work> {
+        let claim = self.claims.get(key).cloned();
+        if took {
+            self.waiting.passed(key, claim.as_deref());
+            return None;
+        }
+        self.pass_on(key, claim.as_deref())
+    }
+
+    fn pass_on(&mut self, key: &Key, claim: Option<&IPAddressClaim>) -> Option<Work> {
+        let place = self.waiting.passed(key, claim)?;
+        self.available.first(&place.0, place.1)?;
+        self.waiting.wake_after(&place, key).map(Work::Claim)
+    }
+
+    /// All work there could be.
+    pub fn all(&self) -> Vec<Work> {
+        let claims = self.claims.keys().cloned().map(Work::Claim);
+        claims.chain(self.addresses.keys().cloned().map(Work::Address)).collect()
+    }
+}
+
+/// Whichever is newer. What was read to be absent is absent, whatever was observed before.
+fn newest<T>(
+    observed: Option<&Arc<T>>,
+    read: Option<&Option<Arc<T>>>,
+    revision: impl Fn(&T) -> Option<Revision>,
+) -> Seen<T> {
+    match (observed, read) {
+        (observed, None) => Seen {
+            object: observed.cloned(),
+            proven: false,
+        },
+        (_, Some(None)) => Seen {
+            object: None,
+            proven: true,
+        },
+        (Some(o), Some(Some(r))) if revision(o) > revision(r) => Seen {
+            object: Some(o.clone()),
+            proven: true,
+        },
+        (_, Some(Some(r))) => Seen {
+            object: Some(r.clone()),
+            proven: true,
+        },
+    }
+}
+
+struct Classes<'a> {
+    cache: &'a Cache,
+    facts: &'a Facts,
+}
+
+impl Classes<'_> {
+    fn class(&self, name: &str) -> (Option<Arc<IPAddressClass>>, bool) {
+        let seen = newest(self.cache.classes.get(name), self.facts.classes.get(name), |c| {
+            c.metadata.resource_version
+        });
+        (seen.object, seen.proven)
+    }
+}
+
+impl ClassLookup for Classes<'_> {
+    fn class(&self, name: &str) -> (Option<Arc<IPAddressClass>>, bool) {
+        Classes::class(self, name)
+    }
+
+    fn defaults(&self) -> Vec<Arc<IPAddressClass>> {
+        let names = self.cache.defaults.iter();
+        names.filter_map(|name| self.cache.classes.get(name).cloned()).collect()
+    }
+}

@@ -1,0 +1,27 @@
+//! Cache, work queue and the loop that carries plans out (design page 3, last section).
+
+mod binder;
+mod cache;
+mod clock;
+mod controller;
+mod events;
+mod mirror;
+mod progress;
+mod queue;
+mod reconciler;
+mod reflector;
+#[cfg(test)]
+mod tests;
+mod timing;
+mod typed;
+
+pub use binder::{Binder, BinderOptions, Work};
+pub use cache::Cache;
+pub use clock::Clock;
+pub use controller::{Controller, ControllerError, ControllerOptions, ControllerStats};
+pub use events::{EventSink, LogEvents};
+pub use mirror::{Change, Mirror};
+pub use progress::Progress;
+pub use queue::WorkQueue;
+pub use reconciler::{Next, Pass, Reconciler};
+pub use typed::Listing;

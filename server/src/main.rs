@@ -1,0 +1,2 @@
+//! ipledger.
+fn main() {}

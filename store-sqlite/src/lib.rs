@@ -1,0 +1,1 @@
+//! The Store contract in one SQLite file.

@@ -1,0 +1,104 @@
+//! What a backend must offer to be put through the suite.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ipledger_core::api::Key;
+use ipledger_core::store::{Capabilities, Revision, Store};
+
+/// A kind of ledger.
+#[async_trait]
+pub(crate) trait Backend: Send + Sync + 'static {
+    /// Its name, as in [`Capabilities::backend`].
+    fn name(&self) -> &'static str;
+
+    /// An empty ledger.
+    async fn fresh(&self) -> Box<dyn Hooks>;
+}
+
+/// One ledger, and what can be done to it from outside. `None` from a hook means that the backend
+/// has no such thing; [`Ledger`] then asserts that its capabilities say so.
+#[async_trait]
+pub(crate) trait Hooks: Send + Sync {
+    /// The client of the case.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// How many unread events a watch must hold at least; with many more, it may be cut off.
+    fn watch_buffer(&self) -> usize;
+
+    /// Forgets the history up to and with this revision.
+    async fn compact(&self, revision: Revision) -> Option<()>;
+
+    /// Ends all open watches, as a lost connection does.
+    async fn break_watches(&self);
+
+    /// Makes the stored form of an existing object unreadable, behind the back of the store.
+    async fn damage(&self, key: &Key);
+
+    /// Another client of the same ledger, as from another process.
+    async fn second_client(&self) -> Option<Arc<dyn Store>>;
+
+    /// Stops the ledger and opens it again from what it kept.
+    async fn restart(&mut self) -> Option<()>;
+}
+
+/// The ledger that a case is given.
+pub(crate) struct Ledger {
+    hooks: Box<dyn Hooks>,
+    /// The client of the case.
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl Ledger {
+    pub(crate) fn new(hooks: Box<dyn Hooks>) -> Ledger {
+        let store = hooks.store();
+        Ledger { hooks, store }
+    }
+
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    pub(crate) fn watch_buffer(&self) -> usize {
+        self.hooks.watch_buffer()
+    }
+
+    /// Forgets the history; `false` if the backend promises none.
+    pub(crate) async fn compact(&self, revision: Revision) -> bool {
+        let done = self.hooks.compact(revision).await.is_some();
+        assert!(
+            done || self.capabilities().history_revisions == 0,
+            "a backend with a history must be compactable"
+        );
+        done
+    }
+
+    pub(crate) async fn break_watches(&self) {
+        self.hooks.break_watches().await;
+    }
+
+    pub(crate) async fn damage(&self, key: &Key) {
+        self.hooks.damage(key).await;
+    }
+
+    /// Another client; `None` if the backend says that it is not shared.
+    pub(crate) async fn second_client(&self) -> Option<Arc<dyn Store>> {
+        let client = self.hooks.second_client().await;
+        assert!(
+            client.is_some() || !self.capabilities().shared,
+            "a shared backend must take a second client"
+        );
+        client
+    }
+
+    /// Restarts the ledger; `false` if the backend says that it is not durable.
+    pub(crate) async fn restart(&mut self) -> bool {
+        let durable = self.capabilities().durable;
+        // No client may keep the old ledger open.
+        self.store = Arc::new(ipledger_core::store::MemoryStore::default());
+        let restarted = self.hooks.restart().await.is_some();
+        self.store = self.hooks.store();
+        assert_eq!(restarted, durable, "what is durable, and only that, outlives a restart");
+        restarted
+    }
+}

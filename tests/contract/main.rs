@@ -1,0 +1,63 @@
+//! The Store contract as a suite: every case runs on every backend, each time on a fresh ledger.
+//!
+//! A case is a sentence about what is right. To prove another backend, implement
+//! [`backend::Backend`] for it and name it in `main`.
+// A case fails by panicking, as every test does.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod backend;
+mod broken;
+mod capabilities;
+mod case;
+mod concurrency;
+mod corrupt;
+mod crud;
+mod delete;
+mod durable;
+mod finalizers;
+mod list;
+mod make;
+mod memory;
+mod model;
+mod paging;
+mod reader;
+mod sqlite;
+mod update;
+mod watch;
+mod watch_faults;
+mod watch_filter;
+
+use std::sync::Arc;
+
+use backend::Backend;
+use case::Case;
+
+fn all_cases() -> Vec<Case> {
+    [
+        crud::cases(),
+        update::cases(),
+        delete::cases(),
+        finalizers::cases(),
+        list::cases(),
+        paging::cases(),
+        watch::cases(),
+        watch_filter::cases(),
+        watch_faults::cases(),
+        corrupt::cases(),
+        durable::cases(),
+        concurrency::cases(),
+        capabilities::cases(),
+        model::cases(),
+    ]
+    .concat()
+}
+
+fn main() {
+    let arguments = libtest_mimic::Arguments::from_args();
+    let backends: [Arc<dyn Backend>; 2] = [Arc::new(memory::Memory), Arc::new(sqlite::Sqlite)];
+    let mut trials = broken::trials();
+    for backend in backends {
+        trials.extend(all_cases().into_iter().map(|case| case.trial(backend.clone())));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
