@@ -1,1 +1,8 @@
-//! The ipledger server.
+//! The `ipledger` binary as a library: the HTTP API, the command line and the server that joins
+//! them with the controllers.
+
+pub mod api;
+pub mod cli;
+pub mod clock;
+mod metrics;
+pub mod serve;

@@ -1,2 +1,7 @@
-//! ipledger.
-fn main() {}
+//! The `ipledger` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ipledger::cli::main()
+}

@@ -1,1 +1,249 @@
-//! The Store contract in one SQLite file.
+//! The Store contract in one SQLite file (design page 3, "SQLite").
+//!
+//! # Guarantees
+//! * A write is answered when it is on disk (WAL, `synchronous=FULL`). Writes that wait at the same
+//!   time share one transaction and one sync; each still succeeds or fails alone.
+//! * A caller that gives up cannot disturb a transaction.
+//! * Several processes may work on one file: each sees the watch events of the others.
+//! * A watch is cut off only when it has fallen behind the history that is kept (`Expired`); it
+//!   never gets `TooSlow`, because it keeps no queue.
+//!
+//! # Assumptions
+//! * The file is on a local volume. SQLite's locks do not work on most network file systems.
+//!
+//! # Caveats
+//! * When even the COMMIT fails with an I/O error, the answer is `OutcomeUnknown`: the commit record
+//!   may be in the file.
+
+mod batch;
+mod compact;
+mod error;
+mod event;
+mod feed;
+mod list;
+mod open;
+mod options;
+mod poll;
+mod prepare;
+mod read;
+mod readers;
+mod schema;
+mod session;
+mod span;
+mod token;
+mod watch;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use async_trait::async_trait;
+use ipledger_core::api::{Key, Kind, Object};
+use ipledger_core::store::{
+    Capabilities, Deletion, ListOptions, ListPage, Part, Preconditions, ReadAt, Revision, Store,
+    StoreError, WatchFrom, WatchOptions, WatchStream,
+};
+use sqlx::ConnectOptions as _;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::batch::{Done, Request};
+use crate::event::{Filter, corrupt};
+use crate::feed::Feed;
+use crate::readers::{Readers, connect_options};
+use crate::session::Session;
+use crate::span::Span;
+use crate::writer::{Command, Reply, Writer};
+
+pub use open::OpenError;
+pub use options::{Options, Stats};
+
+/// What the store, its tasks and its watches have in common.
+pub(crate) struct Shared {
+    options: Options,
+    readers: Readers,
+    feed: Feed,
+    stats: options::Counters,
+}
+
+/// A ledger in one SQLite file. Dropping it ends its tasks and watches; [`SqliteStore::close`] does
+/// so in order.
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+    queue: mpsc::Sender<Command>,
+}
+
+impl SqliteStore {
+    /// Opens the file at `path`, creating it (for this user only) if it does not exist. Needs a
+    /// Tokio runtime, in which the tasks of the store then run.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the file, told apart; it is then as it was before.
+    pub async fn open(path: &Path, options: &Options) -> Result<SqliteStore, OpenError> {
+        let opened = open::open(path, options).await?;
+        let path = opened.path;
+        let poller = connect_options(&path, options.busy_timeout).read_only(true).connect().await;
+        let poller = poller.map_err(|e| open::failure(&path, &e))?;
+        let shared = Arc::new(Shared {
+            options: options.clone(),
+            readers: Readers::new(&path, options.busy_timeout),
+            feed: Feed::new(opened.revision),
+            stats: options::Counters::default(),
+        });
+        let (queue, commands) = mpsc::channel(writer::QUEUE);
+        let session = Session::new(&path, options.clone(), opened.writer);
+        let writer = Writer::new(shared.clone(), session, commands, opened.revision);
+        tokio::spawn(writer.run());
+        tokio::spawn(poll::run(shared.clone(), poller));
+        Ok(SqliteStore { shared, queue })
+    }
+
+    /// Ends the watches, finishes the writes that wait, brings everything into the main file and
+    /// closes it. Later calls get `Unavailable`.
+    ///
+    /// # Errors
+    /// `Unavailable` if the file cannot be closed in order. Nothing is lost then either.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.shared.feed.close();
+        self.shared.readers.close().await;
+        self.send(Command::Close).await
+    }
+
+    /// Forgets the history up to and with this revision (at most the current one), and returns the
+    /// revision after which the history then starts. Older watches and continue tokens get
+    /// `Expired`.
+    ///
+    /// # Errors
+    /// `Unavailable`; a part may then be forgotten.
+    pub async fn compact_to(&self, revision: Revision) -> Result<Revision, StoreError> {
+        self.send(|reply| Command::Compact(revision, reply)).await
+    }
+
+    /// What the store has done since it was opened.
+    pub fn stats(&self) -> Stats {
+        let stats = &self.shared.stats;
+        Stats {
+            writes: stats.writes.load(Relaxed),
+            commits: stats.commits.load(Relaxed),
+            events_compacted: stats.events_compacted.load(Relaxed),
+            compaction_failures: stats.compaction_failures.load(Relaxed),
+        }
+    }
+
+    async fn write(&self, request: Request) -> Result<Done, StoreError> {
+        let key = request.key();
+        let (reply, answer) = oneshot::channel();
+        let sent = self.queue.send(Command::Write(request, reply)).await;
+        sent.map_err(|_| error::closed())?;
+        // The writer ends without an answer only together with the runtime.
+        answer.await.unwrap_or_else(|_| {
+            Err(StoreError::OutcomeUnknown {
+                key,
+                reason: "the store has ended before it answered".to_owned(),
+            })
+        })
+    }
+
+    async fn send<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.send(command(reply)).await.map_err(|_| error::closed())?;
+        answer.await.unwrap_or_else(|_| Err(error::closed()))
+    }
+
+    fn fail(&self, error: &sqlx::Error) -> StoreError {
+        error::unavailable(self.shared.readers.path(), error)
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.shared.feed.close();
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn get(&self, key: &Key, at: ReadAt) -> Result<Object, StoreError> {
+        let mut reader = self.shared.readers.get().await?;
+        if let ReadAt::NotOlderThan(revision) = at
+            && revision.0 > self.shared.feed.tail()
+        {
+            let counters = read::counters(&mut reader, None).await;
+            counters.map_err(|e| self.fail(&e))?.check_reached(revision.0)?;
+        }
+        let stored = read::object(&mut reader, key).await.map_err(|e| self.fail(&e))?;
+        let stored = stored.ok_or_else(|| StoreError::NotFound { key: key.clone() })?;
+        let object = stored.object(key.kind).map_err(|reason| corrupt(key, &reason))?;
+        Ok(Arc::unwrap_or_clone(object))
+    }
+
+    async fn list(&self, kind: Kind, options: &ListOptions) -> Result<ListPage, StoreError> {
+        list::list(&self.shared.readers, kind, options).await
+    }
+
+    async fn create(&self, object: Object) -> Result<Object, StoreError> {
+        Ok(self.write(Request::Create(object)).await?.object)
+    }
+
+    async fn update(&self, object: Object, part: Part) -> Result<Object, StoreError> {
+        Ok(self.write(Request::Update(object, part)).await?.object)
+    }
+
+    async fn delete(
+        &self,
+        key: &Key,
+        preconditions: &Preconditions,
+    ) -> Result<Deletion, StoreError> {
+        let done = self.write(Request::Delete(key.clone(), preconditions.clone())).await?;
+        Ok(if done.gone {
+            Deletion::Gone(done.object)
+        } else {
+            Deletion::Finalizing(done.object)
+        })
+    }
+
+    async fn watch(&self, kind: Kind, options: &WatchOptions) -> Result<WatchStream, StoreError> {
+        let mut reader = self.shared.readers.get().await?;
+        let filter = Filter::of_watch(kind, options);
+        let (opened_at, begin) = match options.from {
+            WatchFrom::Start => {
+                let span = Span::of_namespace(options.namespace.as_deref());
+                let names = read::names(&mut reader, kind, &span).await;
+                let (revision, mut existing) = names.map_err(|e| self.fail(&e))?;
+                existing.sort_unstable_by(|a, b| b.cmp(a));
+                (revision, watch::Begin::Existing(existing))
+            }
+            WatchFrom::After(revision) => {
+                let counters = read::counters(&mut reader, None).await;
+                let counters = counters.map_err(|e| self.fail(&e))?;
+                counters.check_reached(revision.0)?;
+                counters.check_kept(revision.0)?;
+                (counters.revision, watch::Begin::After(revision.0))
+            }
+        };
+        if opened_at > self.shared.feed.tail() {
+            self.shared.feed.foreign.notify_one();
+        }
+        Ok(watch::open(self.shared.clone(), filter, begin, opened_at))
+    }
+
+    async fn barrier(&self, kind: Kind) -> Result<Revision, StoreError> {
+        let mut reader = self.shared.readers.get().await?;
+        let counters = read::counters(&mut reader, Some(kind)).await;
+        let last = counters.map_err(|e| self.fail(&e))?.of_kind;
+        // A watch with a selector has perhaps not heard of the last event.
+        self.shared.feed.ask(kind, last);
+        Ok(Revision(last))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "sqlite",
+            durable: true,
+            cheap_barrier: true,
+            max_object_bytes: self.shared.options.max_object_bytes,
+            history_revisions: self.shared.options.history_min_revisions,
+            shared: true,
+        }
+    }
+}

@@ -173,7 +173,9 @@ impl<R: Reconciler> Controller<R> {
             reflectors.spawn(reflector.run());
         }
         let mut passes = JoinSet::new();
-        let mut result = self.hand_out(pin!(shutdown), &mut reflectors, &mut passes).await;
+        let mut result = self
+            .hand_out(pin!(shutdown), &mut reflectors, &mut passes)
+            .await;
         // The reflectors go on meanwhile: a pass may be waiting for a barrier.
         while let Some(joined) = passes.join_next().await {
             result = result.and(self.finish(joined));
@@ -200,11 +202,17 @@ impl<R: Reconciler> Controller<R> {
             if self.is_synced() {
                 next_resync = self.resync_if_due(next_resync, now);
                 while passes.len() < workers {
-                    let Some((key, from_resync)) = self.desk().next(now) else { break };
+                    let Some((key, from_resync)) = self.desk().next(now) else {
+                        break;
+                    };
                     passes.spawn(Arc::clone(self).pass(key, from_resync));
                 }
                 // With all workers busy, whatever becomes due has to wait for one of them anyway.
-                let due = self.desk().queue.next_deadline().filter(|_| passes.len() < workers);
+                let due = self
+                    .desk()
+                    .queue
+                    .next_deadline()
+                    .filter(|_| passes.len() < workers);
                 wake_at = due.into_iter().chain(next_resync).min();
             }
             let wake_up = async {
@@ -226,7 +234,9 @@ impl<R: Reconciler> Controller<R> {
 
     async fn pass(self: Arc<Self>, key: R::Key, from_resync: bool) -> Finished<R::Key> {
         // The panic is caught so that its key is known; the reconciler is not used any more then.
-        let result = AssertUnwindSafe(self.reconciler.reconcile(&key)).catch_unwind().await;
+        let result = AssertUnwindSafe(self.reconciler.reconcile(&key))
+            .catch_unwind()
+            .await;
         Finished {
             key,
             from_resync,
@@ -235,10 +245,7 @@ impl<R: Reconciler> Controller<R> {
     }
 
     /// Books what a pass did and gives its key back.
-    fn finish(
-        &self,
-        joined: Result<Finished<R::Key>, JoinError>,
-    ) -> Result<(), ControllerError> {
+    fn finish(&self, joined: Result<Finished<R::Key>, JoinError>) -> Result<(), ControllerError> {
         let Finished {
             key,
             from_resync,
@@ -339,7 +346,12 @@ impl<R: Reconciler> Controller<R> {
     /// As [`Progress::barrier`].
     pub async fn barrier(&self, kind: Kind) -> Result<(), StoreError> {
         self.progress
-            .barrier(&*self.store, kind, &*self.clock, self.options.barrier_timeout)
+            .barrier(
+                &*self.store,
+                kind,
+                &*self.clock,
+                self.options.barrier_timeout,
+            )
             .await
     }
 

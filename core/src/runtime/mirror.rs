@@ -65,7 +65,10 @@ impl Mirror {
     pub fn apply(&mut self, kind: Kind, event: &WatchEvent) -> Vec<Change> {
         let revision = event.revision();
         if revision == Revision::default() {
-            tracing::error!(?event, "the store sent an event without a revision; it is ignored");
+            tracing::error!(
+                ?event,
+                "the store sent an event without a revision; it is ignored"
+            );
         }
         if revision <= self.reached(kind) {
             return Vec::new();
@@ -100,7 +103,9 @@ impl Mirror {
         let gone: Vec<Key> = self
             .of(kind)
             .map(|(key, _)| key)
-            .filter(|key| !listing.objects.contains_key(key) && !listing.unreadable.contains_key(key))
+            .filter(|key| {
+                !listing.objects.contains_key(key) && !listing.unreadable.contains_key(key)
+            })
             .cloned()
             .collect();
         for key in gone {
@@ -112,7 +117,11 @@ impl Mirror {
             self.mark_unreadable(key, reason);
         }
         for (key, typed) in listing.objects {
-            if typed.meta().resource_version.is_none_or(|r| self.is_newer(&key, r)) {
+            if typed
+                .meta()
+                .resource_version
+                .is_none_or(|r| self.is_newer(&key, r))
+            {
                 self.set(key, typed, &mut changes);
             }
         }
@@ -126,12 +135,16 @@ impl Mirror {
 
     /// The class of that name.
     pub fn class(&self, name: &str) -> Option<&Arc<IPAddressClass>> {
-        self.objects.get(&Key::class(name)).and_then(Typed::as_class)
+        self.objects
+            .get(&Key::class(name))
+            .and_then(Typed::as_class)
     }
 
     /// The address object of that name.
     pub fn address(&self, name: &str) -> Option<&Arc<IPAddress>> {
-        self.objects.get(&Key::address(name)).and_then(Typed::as_address)
+        self.objects
+            .get(&Key::address(name))
+            .and_then(Typed::as_address)
     }
 
     /// The claim with that key.
@@ -141,17 +154,20 @@ impl Mirror {
 
     /// All classes, by name.
     pub fn classes(&self) -> impl Iterator<Item = &Arc<IPAddressClass>> {
-        self.of(Kind::IPAddressClass).filter_map(|(_, typed)| typed.as_class())
+        self.of(Kind::IPAddressClass)
+            .filter_map(|(_, typed)| typed.as_class())
     }
 
     /// All address objects, by name.
     pub fn addresses(&self) -> impl Iterator<Item = &Arc<IPAddress>> {
-        self.of(Kind::IPAddress).filter_map(|(_, typed)| typed.as_address())
+        self.of(Kind::IPAddress)
+            .filter_map(|(_, typed)| typed.as_address())
     }
 
     /// All claims, by namespace and name.
     pub fn claims(&self) -> impl Iterator<Item = &Arc<IPAddressClaim>> {
-        self.of(Kind::IPAddressClaim).filter_map(|(_, typed)| typed.as_claim())
+        self.of(Kind::IPAddressClaim)
+            .filter_map(|(_, typed)| typed.as_claim())
     }
 
     /// The objects whose stored form cannot be read, with the reason.
@@ -167,7 +183,10 @@ impl Mirror {
 
     /// Whether this revision of the object is newer than the one held, if one is held.
     fn is_newer(&self, key: &Key, revision: Revision) -> bool {
-        self.objects.get(key).and_then(|held| held.meta().resource_version) < Some(revision)
+        self.objects
+            .get(key)
+            .and_then(|held| held.meta().resource_version)
+            < Some(revision)
     }
 
     fn put(&mut self, object: &Object, revision: Revision, changes: &mut Vec<Change>) {

@@ -57,21 +57,22 @@ impl Progress {
         clock: &dyn Clock,
         timeout: Duration,
     ) -> Result<(), StoreError> {
-        let there = |reached: &BTreeMap<Kind, Revision>| {
-            reached.get(&kind).is_some_and(|r| *r >= revision)
-        };
-        within(clock, timeout, self.until(there)).await.ok_or_else(|| {
-            let now = match self.reached(kind) {
-                Some(r) => format!("revision {r}"),
-                None => "nothing".to_owned(),
-            };
-            StoreError::Unavailable {
-                reason: format!(
-                    "the watch of {kind} has delivered {now} and not yet revision {revision} \
+        let there =
+            |reached: &BTreeMap<Kind, Revision>| reached.get(&kind).is_some_and(|r| *r >= revision);
+        within(clock, timeout, self.until(there))
+            .await
+            .ok_or_else(|| {
+                let now = match self.reached(kind) {
+                    Some(r) => format!("revision {r}"),
+                    None => "nothing".to_owned(),
+                };
+                StoreError::Unavailable {
+                    reason: format!(
+                        "the watch of {kind} has delivered {now} and not yet revision {revision} \
                      after {timeout:?}; try again later"
-                ),
-            }
-        })
+                    ),
+                }
+            })
     }
 
     /// Returns when everything of the kind that was committed before the call has been observed,
@@ -100,7 +101,8 @@ impl Progress {
 
     /// Returns when each of these kinds has been listed once.
     pub(super) async fn synced(&self, kinds: &[Kind]) {
-        self.until(|reached| kinds.iter().all(|k| reached.contains_key(k))).await;
+        self.until(|reached| kinds.iter().all(|k| reached.contains_key(k)))
+            .await;
     }
 
     /// Whether each of these kinds has been listed once.
@@ -122,6 +124,9 @@ impl Progress {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Kind, Revision>> {
-        self.shared.reached.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .reached
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -137,7 +137,10 @@ impl<K: Ord + Clone> WorkQueue<K> {
     pub fn hold(&mut self, key: &K, until: &[(Kind, Revision)]) {
         for (kind, revision) in until {
             let passed = self.reached.get(kind).is_some_and(|r| r >= revision);
-            let known = self.entries.get(key).and_then(|e| e.rests_for.get(kind).copied());
+            let known = self
+                .entries
+                .get(key)
+                .and_then(|e| e.rests_for.get(kind).copied());
             if passed || known.is_some_and(|known| known >= *revision) {
                 continue;
             }

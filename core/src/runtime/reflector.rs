@@ -102,7 +102,9 @@ impl<S: Sink> Reflector<S> {
         };
         let mut listing: Option<Listing> = None;
         loop {
-            let page = self.bounded("list", self.store.list(self.kind, &options)).await?;
+            let page = self
+                .bounded("list", self.store.list(self.kind, &options))
+                .await?;
             options.continue_token = page.continue_token.clone();
             listing = Some(match listing {
                 None => Listing::new(page)?,
@@ -145,7 +147,9 @@ impl<S: Sink> Reflector<S> {
 
     async fn pass_on(&self, last: &mut Revision) -> Result<(), StoreError> {
         let options = WatchOptions::all(WatchFrom::After(*last));
-        let mut stream = self.bounded("watch", self.store.watch(self.kind, &options)).await?;
+        let mut stream = self
+            .bounded("watch", self.store.watch(self.kind, &options))
+            .await?;
         while let Some(Some(event)) = within(&*self.clock, SILENCE, stream.next()).await {
             let event = event?;
             *last = event.revision().max(*last);
@@ -159,15 +163,19 @@ impl<S: Sink> Reflector<S> {
         what: &str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        within(&*self.clock, SILENCE, call).await.unwrap_or_else(|| {
-            Err(StoreError::Unavailable {
-                reason: format!("{what} of {} gave no answer within {SILENCE:?}", self.kind),
+        within(&*self.clock, SILENCE, call)
+            .await
+            .unwrap_or_else(|| {
+                Err(StoreError::Unavailable {
+                    reason: format!("{what} of {} gave no answer within {SILENCE:?}", self.kind),
+                })
             })
-        })
     }
 
     async fn pause(&self, failures: &mut u32) {
         *failures = failures.saturating_add(1);
-        self.clock.sleep(backoff(BACKOFF_BASE, BACKOFF_CAP, *failures)).await;
+        self.clock
+            .sleep(backoff(BACKOFF_BASE, BACKOFF_CAP, *failures))
+            .await;
     }
 }

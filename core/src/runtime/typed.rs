@@ -33,15 +33,27 @@ impl Typed {
     }
 
     pub(super) fn as_class(&self) -> Option<&Arc<IPAddressClass>> {
-        if let Typed::Class(class) = self { Some(class) } else { None }
+        if let Typed::Class(class) = self {
+            Some(class)
+        } else {
+            None
+        }
     }
 
     pub(super) fn as_address(&self) -> Option<&Arc<IPAddress>> {
-        if let Typed::Address(address) = self { Some(address) } else { None }
+        if let Typed::Address(address) = self {
+            Some(address)
+        } else {
+            None
+        }
     }
 
     pub(super) fn as_claim(&self) -> Option<&Arc<IPAddressClaim>> {
-        if let Typed::Claim(claim) = self { Some(claim) } else { None }
+        if let Typed::Claim(claim) = self {
+            Some(claim)
+        } else {
+            None
+        }
     }
 
     /// The change of the object with this key from one state to another.

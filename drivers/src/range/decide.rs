@@ -18,8 +18,9 @@ pub(super) enum Decision {
     Create {
         /// The objects.
         addresses: Vec<IPAddress>,
-        /// Whether one of them was sent before and is not seen yet.
-        repeated: bool,
+        /// Whether the claim is to be read at `Latest` first, because one of them was sent before
+        /// and is not seen yet, or because the claim held an address before.
+        verify: bool,
     },
     /// Say on the claim why nothing is created.
     Refuse(Refusal),
@@ -97,7 +98,9 @@ pub(super) fn missing<'a>(
     claim: &IPAddressClaim,
     held: impl IntoIterator<Item = &'a IPAddress>,
 ) -> Option<Need> {
-    let held = held.into_iter().filter_map(|address| covered(claim, address));
+    let held = held
+        .into_iter()
+        .filter_map(|address| covered(claim, address));
     let covered: Vec<Family> = held.collect();
     let families = claim.spec.family.families().iter().copied();
     Need::of(families.filter(|family| !covered.contains(family)))
@@ -124,9 +127,7 @@ pub(super) fn choose(
 ) -> Option<Ip> {
     match parameters.order {
         Order::Lowest => occupied.first_free(&parameters.usable, family),
-        Order::Random => {
-            occupied.first_free_from(&parameters.usable, family, spread(uid, family))
-        }
+        Order::Random => occupied.first_free_from(&parameters.usable, family, spread(uid, family)),
     }
 }
 
@@ -135,7 +136,9 @@ fn spread(uid: &str, family: Family) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let bytes = uid.bytes().chain([family.bits()]);
-    let hash = bytes.fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    let hash = bytes.fold(OFFSET, |hash, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(PRIME)
+    });
     // A remainder by a power of two looks at the low bits only, which are the weakest.
     hash ^ (hash >> 64)
 }
@@ -152,7 +155,10 @@ pub(super) fn new_address(
     address.metadata.add_finalizer(FINALIZER);
     if !parameters.reuse_after.is_zero() {
         let rest = humantime::format_duration(parameters.reuse_after).to_string();
-        address.metadata.annotations.insert(REUSE_AFTER.to_owned(), rest);
+        address
+            .metadata
+            .annotations
+            .insert(REUSE_AFTER.to_owned(), rest);
     }
     address.spec.address = ip.to_string();
     address.spec.class_name = class.metadata.name.clone();
@@ -178,7 +184,7 @@ pub(super) fn annotated(
 ) -> Option<IPAddressClaim> {
     let written = claim.provisioning_status();
     let wanted = refusal.map(Refusal::status);
-    let foreign = wanted.is_none() && !written.as_ref().is_some_and(|s| s.provisioner == NAME);
+    let foreign = wanted.is_none() && written.as_ref().is_none_or(|s| s.provisioner != NAME);
     if claim.metadata.is_deleting() || foreign || written == wanted {
         return None;
     }
@@ -186,12 +192,14 @@ pub(super) fn annotated(
     let name = names::PROVISIONING_STATUS.to_owned();
     match wanted {
         // Writing strings as JSON cannot fail.
-        Some(status) => claim.metadata.annotations.insert(name, serde_json::to_string(&status).ok()?),
+        Some(status) => claim
+            .metadata
+            .annotations
+            .insert(name, serde_json::to_string(&status).ok()?),
         None => claim.metadata.annotations.remove(&name),
     };
     Some(claim)
 }
 
 #[cfg(test)]
-#[path = "decide_tests.rs"]
 mod tests;

@@ -80,7 +80,9 @@ impl Holdings {
             if *count == 1 {
                 self.occupied.insert(*ip);
                 moves.taken.push(*ip);
-                moves.ended.extend(self.picks.remove(ip).map(|key| (*ip, key)));
+                moves
+                    .ended
+                    .extend(self.picks.remove(ip).map(|key| (*ip, key)));
             }
         }
         for ip in &old.ips {
@@ -101,7 +103,13 @@ impl Holdings {
         }
         // An IP that goes on cooling was taken out and put back.
         moves.cooled.sort_unstable();
-        moves.cooled = moves.cooled.chunk_by(|a, b| a == b).filter(|c| c.len() == 1).flatten().copied().collect();
+        moves.cooled = moves
+            .cooled
+            .chunk_by(|a, b| a == b)
+            .filter(|c| c.len() == 1)
+            .flatten()
+            .copied()
+            .collect();
         moves.old = old.object;
         if new.object.is_some() || !new.ips.is_empty() {
             self.entries.insert(name.to_owned(), new);
@@ -111,10 +119,16 @@ impl Holdings {
 
     fn remember(&mut self, name: &str, object: &IPAddress, moves: &mut Moves) {
         if let Some(claim) = &object.spec.claim_ref {
-            self.by_claim.entry(claim.key()).or_default().insert(name.to_owned());
+            self.by_claim
+                .entry(claim.key())
+                .or_default()
+                .insert(name.to_owned());
         }
         let class = object.spec.class_name.clone();
-        self.by_class.entry(class).or_default().insert(name.to_owned());
+        self.by_class
+            .entry(class)
+            .or_default()
+            .insert(name.to_owned());
         if is_leaving(object) {
             self.leaving.insert(name.to_owned());
         }
@@ -213,7 +227,9 @@ fn named_ip(name: &str) -> Option<Ip> {
 /// Whether this driver has to let the object go, now or later.
 pub(super) fn is_leaving(object: &IPAddress) -> bool {
     let meta = &object.metadata;
-    meta.is_deleting() && meta.has_finalizer(FINALIZER) && !meta.has_finalizer(names::ADDRESS_PROTECTION)
+    meta.is_deleting()
+        && meta.has_finalizer(FINALIZER)
+        && !meta.has_finalizer(names::ADDRESS_PROTECTION)
 }
 
 fn cooling_ip(name: &str, object: &IPAddress) -> Option<Ip> {
@@ -244,7 +260,10 @@ mod tests {
         holdings.apply("ip-2001-db8--7", object("ip-2001-db8--7", "2001:db8::7"));
         assert!(holdings.occupied().contains(ip("2001:db8::7")));
         assert_eq!(holdings.apply("my-ip", None).freed, []);
-        assert_eq!(holdings.apply("ip-2001-db8--7", None).freed, [ip("2001:db8::7")]);
+        assert_eq!(
+            holdings.apply("ip-2001-db8--7", None).freed,
+            [ip("2001:db8::7")]
+        );
         assert!(holdings.occupied().is_empty());
     }
 
@@ -273,7 +292,10 @@ mod tests {
         holdings.release(ip("10.0.0.1"));
         assert!(holdings.occupied().contains(ip("10.0.0.1")));
         let again = holdings.apply("ip-10-0-0-1", object("ip-10-0-0-1", "10.0.0.1"));
-        assert_eq!((again.freed, again.taken, again.ended), (vec![], vec![], vec![]));
+        assert_eq!(
+            (again.freed, again.taken, again.ended),
+            (vec![], vec![], vec![])
+        );
     }
 
     #[test]

@@ -29,11 +29,14 @@
 //!   choose alike, so that this is rare.
 
 mod class_status;
+mod class_writer;
 mod decide;
 mod driver;
 mod holdings;
 mod ledger;
 mod parameters;
+#[cfg(test)]
+mod samples;
 mod teardown;
 mod waiting;
 

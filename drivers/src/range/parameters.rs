@@ -6,7 +6,13 @@ use ipledger_core::net::{Family, IpRange, RangeError, RangeSet};
 use serde_json::{Map, Value};
 
 /// Keys that this driver reads.
-const KEYS: [&str; 5] = ["addresses", "exclude", "reserveFirstLast", "order", "reuseAfter"];
+const KEYS: [&str; 5] = [
+    "addresses",
+    "exclude",
+    "reserveFirstLast",
+    "order",
+    "reuseAfter",
+];
 
 /// Keys of the same class that the association reads.
 const KEYS_OF_OTHERS: [&str; 1] = ["pin"];
@@ -43,10 +49,15 @@ pub struct Parameters {
 #[non_exhaustive]
 pub enum ParameterError {
     /// There are none, or they are no object.
-    #[error("the class has no parameters object: write at least `addresses`, a list such as [\"192.0.2.0/24\"]")]
+    #[error(
+        "the class has no parameters object: write at least `addresses`, a list such as [\"192.0.2.0/24\"]"
+    )]
     NotAnObject,
     /// A key that no driver reads; a wrong `exclude` would hand out what must not be handed out.
-    #[error("unknown parameter `{key}`: did you mean `{nearest}`? Known are {}", known())]
+    #[error(
+        "unknown parameter `{key}`: did you mean `{nearest}`? Known are {}",
+        known()
+    )]
     UnknownKey {
         /// The key.
         key: String,
@@ -54,7 +65,9 @@ pub enum ParameterError {
         nearest: &'static str,
     },
     /// `addresses` is missing or empty.
-    #[error("parameter `addresses` lists nothing: write the addresses to hand out, such as [\"192.0.2.0/24\"]")]
+    #[error(
+        "parameter `addresses` lists nothing: write the addresses to hand out, such as [\"192.0.2.0/24\"]"
+    )]
     NoAddresses,
     /// A value of the wrong type or outside the choice.
     #[error("parameter `{key}` is {value}: write {expected}")]
@@ -136,7 +149,8 @@ fn ranges(
             let key = format!("{key}[{index}]");
             return Err(wrong(key, item, "a string such as \"192.0.2.0/24\""));
         };
-        let item = IpRange::parse(text).map_err(|error| ParameterError::Item { key, index, error })?;
+        let item =
+            IpRange::parse(text).map_err(|error| ParameterError::Item { key, index, error })?;
         parsed.push(item);
     }
     let all = RangeSet::from_ranges(parsed.iter().map(|item| item.range));
@@ -177,7 +191,8 @@ fn nearest(key: &str) -> &'static str {
     let key = shown(key).to_lowercase();
     let likeness = |known: &str| strsim::jaro_winkler(&key, &known.to_lowercase());
     let all = KEYS.into_iter().chain(KEYS_OF_OTHERS);
-    all.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or("addresses")
+    all.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+        .unwrap_or("addresses")
 }
 
 fn wrong(key: impl Into<String>, value: &Value, expected: &'static str) -> ParameterError {
@@ -222,15 +237,42 @@ mod tests {
     #[test]
     fn addresses_count_once_and_excluded_ones_are_counted_apart() {
         let cases = [
-            (json!({"addresses": ["10.0.0.0/29", "10.0.0.4-10.0.0.11"]}), [12, 0, 0, 0]),
-            (json!({"addresses": ["10.0.0.0/24", "fd00::/64"]}), [256, 0, 1 << 64, 0]),
-            (json!({"addresses": ["10.0.0.0/24"], "exclude": ["10.0.0.0-10.0.0.9", "10.0.9.1"]}), [246, 10, 0, 0]),
-            (json!({"addresses": ["10.0.0.0/29"], "reserveFirstLast": false}), [8, 0, 0, 0]),
-            (json!({"addresses": ["10.0.0.0/29"], "reserveFirstLast": true}), [6, 2, 0, 0]),
-            (json!({"addresses": ["10.0.0.0/31", "10.0.1.0/32"], "reserveFirstLast": true}), [3, 0, 0, 0]),
-            (json!({"addresses": ["10.0.0.0/30", "10.0.0.3"], "reserveFirstLast": true}), [3, 1, 0, 0]),
-            (json!({"addresses": ["10.0.0.0/29"], "exclude": ["10.0.0.0-10.0.0.3"], "reserveFirstLast": true}), [3, 5, 0, 0]),
-            (json!({"addresses": ["10.0.0.1"], "exclude": ["10.0.0.1"], "pin": "metallb"}), [0, 1, 0, 0]),
+            (
+                json!({"addresses": ["10.0.0.0/29", "10.0.0.4-10.0.0.11"]}),
+                [12, 0, 0, 0],
+            ),
+            (
+                json!({"addresses": ["10.0.0.0/24", "fd00::/64"]}),
+                [256, 0, 1 << 64, 0],
+            ),
+            (
+                json!({"addresses": ["10.0.0.0/24"], "exclude": ["10.0.0.0-10.0.0.9", "10.0.9.1"]}),
+                [246, 10, 0, 0],
+            ),
+            (
+                json!({"addresses": ["10.0.0.0/29"], "reserveFirstLast": false}),
+                [8, 0, 0, 0],
+            ),
+            (
+                json!({"addresses": ["10.0.0.0/29"], "reserveFirstLast": true}),
+                [6, 2, 0, 0],
+            ),
+            (
+                json!({"addresses": ["10.0.0.0/31", "10.0.1.0/32"], "reserveFirstLast": true}),
+                [3, 0, 0, 0],
+            ),
+            (
+                json!({"addresses": ["10.0.0.0/30", "10.0.0.3"], "reserveFirstLast": true}),
+                [3, 1, 0, 0],
+            ),
+            (
+                json!({"addresses": ["10.0.0.0/29"], "exclude": ["10.0.0.0-10.0.0.3"], "reserveFirstLast": true}),
+                [3, 5, 0, 0],
+            ),
+            (
+                json!({"addresses": ["10.0.0.1"], "exclude": ["10.0.0.1"], "pin": "metallb"}),
+                [0, 1, 0, 0],
+            ),
         ];
         for (value, expected) in cases {
             assert_eq!(sizes(value.clone()), expected, "{value}");
@@ -240,10 +282,20 @@ mod tests {
     #[test]
     fn order_and_cool_down_have_defaults_and_are_read() {
         let plain = parse(json!({"addresses": ["10.0.0.1"]}));
-        assert_eq!((plain.order, plain.reuse_after), (Order::Lowest, Duration::ZERO));
-        let full = parse(json!({"addresses": ["10.0.0.1"], "order": "random", "reuseAfter": "1h 30m"}));
-        assert_eq!((full.order, full.reuse_after), (Order::Random, Duration::from_secs(5400)));
-        assert_eq!(parse(json!({"addresses": ["10.0.0.1"], "reuseAfter": "0s"})).reuse_after, Duration::ZERO);
+        assert_eq!(
+            (plain.order, plain.reuse_after),
+            (Order::Lowest, Duration::ZERO)
+        );
+        let full =
+            parse(json!({"addresses": ["10.0.0.1"], "order": "random", "reuseAfter": "1h 30m"}));
+        assert_eq!(
+            (full.order, full.reuse_after),
+            (Order::Random, Duration::from_secs(5400))
+        );
+        assert_eq!(
+            parse(json!({"addresses": ["10.0.0.1"], "reuseAfter": "0s"})).reuse_after,
+            Duration::ZERO
+        );
     }
 
     #[test]
@@ -272,8 +324,14 @@ mod tests {
             (json!({}), "`addresses` lists nothing"),
             (json!({"addresses": []}), "`addresses` lists nothing"),
             (json!([]), "no parameters object"),
-            (json!({"addresses": "10.0.0.1"}), "`addresses` is \"10.0.0.1\": write a list"),
-            (json!({"addresses": ["10.0.0.1", 7]}), "`addresses[1]` is 7: write a string"),
+            (
+                json!({"addresses": "10.0.0.1"}),
+                "`addresses` is \"10.0.0.1\": write a list",
+            ),
+            (
+                json!({"addresses": ["10.0.0.1", 7]}),
+                "`addresses[1]` is 7: write a string",
+            ),
             (
                 json!({"addresses": ["10.0.0.1", "10.0.0.9-10.0.0.1"]}),
                 "`addresses[1]`: range item \"10.0.0.9-10.0.0.1\": start is after end",
@@ -282,10 +340,22 @@ mod tests {
                 json!({"addresses": ["10.0.0.1"], "exclude": ["192.168.100.200/28"]}),
                 "`exclude[0]`: range item \"192.168.100.200/28\" has host bits set",
             ),
-            (json!({"addresses": ["10.0.0.1"], "reserveFirstLast": "yes"}), "`reserveFirstLast` is \"yes\": write true or false"),
-            (json!({"addresses": ["10.0.0.1"], "order": "highest"}), "`order` is \"highest\": write `lowest` or `random`"),
-            (json!({"addresses": ["10.0.0.1"], "reuseAfter": 5}), "`reuseAfter` is 5: write a duration with its unit"),
-            (json!({"addresses": ["10.0.0.1"], "reuseAfter": "soon"}), "`reuseAfter` is \"soon\""),
+            (
+                json!({"addresses": ["10.0.0.1"], "reserveFirstLast": "yes"}),
+                "`reserveFirstLast` is \"yes\": write true or false",
+            ),
+            (
+                json!({"addresses": ["10.0.0.1"], "order": "highest"}),
+                "`order` is \"highest\": write `lowest` or `random`",
+            ),
+            (
+                json!({"addresses": ["10.0.0.1"], "reuseAfter": 5}),
+                "`reuseAfter` is 5: write a duration with its unit",
+            ),
+            (
+                json!({"addresses": ["10.0.0.1"], "reuseAfter": "soon"}),
+                "`reuseAfter` is \"soon\"",
+            ),
         ];
         for (value, phrase) in cases {
             let message = message(value);

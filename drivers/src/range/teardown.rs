@@ -14,8 +14,9 @@ pub(super) enum Teardown {
     Nothing,
     /// Write metadata: the end of the cool-down, or the finalizer taken off.
     WriteMain(Box<IPAddress>),
-    /// Write the status: the condition that people look at.
-    WriteStatus(Box<IPAddress>),
+    /// Write the status: the condition that people look at. The IP rests for so much longer,
+    /// whether or not that can be written.
+    WriteStatus(Box<IPAddress>, Duration),
     /// The IP rests for so much longer.
     Wait(Duration),
 }
@@ -37,7 +38,9 @@ pub(super) fn next_step(address: &IPAddress, now: Timestamp) -> Teardown {
             next.metadata.remove_finalizer(FINALIZER);
         } else {
             let until = now.plus(rest).to_string();
-            next.metadata.annotations.insert(REUSABLE_AT.to_owned(), until);
+            next.metadata
+                .annotations
+                .insert(REUSABLE_AT.to_owned(), until);
         }
         return Teardown::WriteMain(Box::new(next));
     };
@@ -50,8 +53,14 @@ pub(super) fn next_step(address: &IPAddress, now: Timestamp) -> Teardown {
         let generation = next.metadata.generation;
         let conditions = &mut next.status.get_or_insert_default().conditions;
         let verdict = Verdict::yes("Released", message);
-        set_condition(conditions, condition::COOLING_DOWN, verdict, generation, now);
-        return Teardown::WriteStatus(Box::new(next));
+        set_condition(
+            conditions,
+            condition::COOLING_DOWN,
+            verdict,
+            generation,
+            now,
+        );
+        return Teardown::WriteStatus(Box::new(next), until.since(now));
     }
     Teardown::Wait(until.since(now))
 }
@@ -60,7 +69,8 @@ pub(super) fn next_step(address: &IPAddress, now: Timestamp) -> Teardown {
 /// stay for ever because somebody edited it.
 fn reuse_after(address: &IPAddress) -> Duration {
     let text = address.metadata.annotation(REUSE_AFTER);
-    text.and_then(|text| humantime::parse_duration(text).ok()).unwrap_or_default()
+    text.and_then(|text| humantime::parse_duration(text).ok())
+        .unwrap_or_default()
 }
 
 fn reusable_at(address: &IPAddress) -> Option<Timestamp> {
@@ -82,7 +92,9 @@ mod tests {
         address.metadata.name = "ip-10-0-0-1".to_owned();
         address.spec.address = "10.0.0.1".to_owned();
         address.metadata.deletion_timestamp = Some(at(1));
-        finalizers.iter().for_each(|f| address.metadata.add_finalizer(f));
+        finalizers
+            .iter()
+            .for_each(|f| address.metadata.add_finalizer(f));
         address
     }
 
@@ -103,25 +115,45 @@ mod tests {
     #[test]
     fn a_cool_down_is_written_down_announced_waited_for_and_ended() {
         let mut address = marked(&[FINALIZER]);
-        address.metadata.annotations.insert(REUSE_AFTER.to_owned(), "1h".to_owned());
+        address
+            .metadata
+            .annotations
+            .insert(REUSE_AFTER.to_owned(), "1h".to_owned());
         let Teardown::WriteMain(address) = next_step(&address, at(1000)) else {
             panic!("the end should be written");
         };
-        assert_eq!(address.metadata.annotation(REUSABLE_AT), Some("1970-01-01T01:16:40Z"));
+        assert_eq!(
+            address.metadata.annotation(REUSABLE_AT),
+            Some("1970-01-01T01:16:40Z")
+        );
         assert!(address.metadata.has_finalizer(FINALIZER));
-        let Teardown::WriteStatus(address) = next_step(&address, at(1001)) else {
+        let Teardown::WriteStatus(address, left) = next_step(&address, at(1001)) else {
             panic!("the condition should be written");
         };
+        assert_eq!(left, Duration::from_secs(3599));
         assert_eq!(address.conditions().len(), 1);
-        assert_eq!(next_step(&address, at(1600)), Teardown::Wait(Duration::from_secs(3000)));
-        assert!(matches!(next_step(&address, at(4600)), Teardown::WriteMain(a) if a.metadata.finalizers.is_empty()));
+        assert_eq!(
+            next_step(&address, at(1600)),
+            Teardown::Wait(Duration::from_secs(3000))
+        );
+        assert!(
+            matches!(next_step(&address, at(4600)), Teardown::WriteMain(a) if a.metadata.finalizers.is_empty())
+        );
     }
 
     #[test]
     fn annotations_that_cannot_be_read_hold_nothing_for_ever() {
         let mut address = marked(&[FINALIZER]);
-        address.metadata.annotations.insert(REUSE_AFTER.to_owned(), "a while".to_owned());
-        address.metadata.annotations.insert(REUSABLE_AT.to_owned(), "later".to_owned());
-        assert!(matches!(next_step(&address, at(1)), Teardown::WriteMain(a) if a.metadata.finalizers.is_empty()));
+        address
+            .metadata
+            .annotations
+            .insert(REUSE_AFTER.to_owned(), "a while".to_owned());
+        address
+            .metadata
+            .annotations
+            .insert(REUSABLE_AT.to_owned(), "later".to_owned());
+        assert!(
+            matches!(next_step(&address, at(1)), Teardown::WriteMain(a) if a.metadata.finalizers.is_empty())
+        );
     }
 }

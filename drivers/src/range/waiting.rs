@@ -19,7 +19,10 @@ pub(super) enum Need {
 impl Need {
     /// The need for these families; `None` if there is none.
     pub(super) fn of(families: impl IntoIterator<Item = Family>) -> Option<Need> {
-        families.into_iter().map(Need::from).reduce(|a, b| if a == b { a } else { Need::Both })
+        families
+            .into_iter()
+            .map(Need::from)
+            .reduce(|a, b| if a == b { a } else { Need::Both })
     }
 
     /// The concrete families, IPv4 first.
@@ -97,7 +100,10 @@ mod tests {
         waiting.insert("c", Need::V6, key("2"));
         waiting.insert("other", Need::V4, key("0"));
         assert_eq!(waiting.first("c", |need| need == Need::V4), Some(&key("3")));
-        assert_eq!(waiting.first("c", |need| need != Need::Both), Some(&key("2")));
+        assert_eq!(
+            waiting.first("c", |need| need != Need::Both),
+            Some(&key("2"))
+        );
         assert_eq!(waiting.first("c", |_| true), Some(&key("1")));
         waiting.remove("c", &key("3"));
         assert_eq!(waiting.first("c", |need| need == Need::V4), None);

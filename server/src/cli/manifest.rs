@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         }
         let fail_at = |this: &mut Self, e: FieldError| {
             let line = node.line_of(&e.field);
-            this.fail(file, Some(line), &label(&node), &e.field, e.message);
+            this.fail(file, Some(line), &label(&node, this.namespace), &e.field, e.message);
         };
         let object = match self.identify(&node) {
             Ok(object) => object,
@@ -232,11 +232,8 @@ impl<'a> Reader<'a> {
 
 /// Everything that the server would refuse, found before anything is sent.
 fn creation_errors(object: &Object) -> Vec<FieldError> {
-    let mut errors = validate::unknown_fields(object);
-    let mut whole = object.clone();
-    validate::apply_defaults(&mut whole);
-    errors.extend(validate::validate_create(&whole));
-    errors
+    let unknown = validate::unknown_fields(object).into_iter().map(FieldError::from);
+    unknown.chain(validate::validate_create(object)).collect()
 }
 
 /// The objects inside a `List` (`kubectl get -o yaml` makes them).
@@ -286,8 +283,7 @@ fn kind_of(node: &Node) -> Result<Kind, FieldError> {
 
 fn nearest_kind(word: &str) -> Option<Kind> {
     Kind::find_resource(word).or_else(|| {
-        let names = Kind::ALL.map(Kind::name);
-        let name = validate::nearest(word, &names)?;
+        let name = validate::nearest(word, Kind::ALL.map(Kind::name))?;
         Kind::ALL.into_iter().find(|k| k.name() == name)
     })
 }
@@ -344,13 +340,19 @@ fn quotes_needed(path: &str, node: &Node) -> FieldError {
 }
 
 /// `IPAddressClaim default/web`, from what can be read of it.
-fn label(node: &Node) -> String {
-    let text = |node: Option<&Node>| node.and_then(Node::text).unwrap_or_default().to_owned();
-    let metadata = node.get("metadata");
-    let (kind, name) = (text(node.get("kind")), text(metadata.and_then(|m| m.get("name"))));
-    let namespace = text(metadata.and_then(|m| m.get("namespace")));
-    let name = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
-    [kind, name].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+fn label(node: &Node, default_namespace: &str) -> String {
+    fn text(node: Option<&Node>) -> Option<&str> {
+        node.and_then(Node::text).filter(|t| !t.is_empty())
+    }
+    let metadata = |field: &str| text(node.get("metadata").and_then(|m| m.get(field)));
+    let kind = text(node.get("kind"));
+    let namespaced = Kind::ALL.iter().any(|k| Some(k.name()) == kind && k.namespaced());
+    let namespace = metadata("namespace").or(namespaced.then_some(default_namespace));
+    let name = metadata("name").map(|name| match namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    });
+    kind.map(str::to_owned).into_iter().chain(name).collect::<Vec<_>>().join(" ")
 }
 
 /// A field without a value is a field that is absent, except in what is opaque.

@@ -100,6 +100,11 @@ impl Terminal {
         let _ = writeln!(self.err, "warning: {}", safe(text));
     }
 
+    /// Writes a remark to standard error. That it cannot be written changes nothing.
+    pub(crate) fn note(&mut self, text: &str) {
+        let _ = writeln!(self.err, "{}", safe(text));
+    }
+
     /// Writes an error to standard error. That it cannot be written changes nothing.
     pub(crate) fn error(&mut self, error: &CliError) {
         if matches!(error, CliError::Reported(_)) {

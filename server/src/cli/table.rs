@@ -118,8 +118,8 @@ pub(crate) struct Layout {
 impl Layout {
     /// The line of names.
     pub(crate) fn head(&self, table: &Table) -> String {
-        let has_notes = table.rows.iter().any(|row| !row.note.is_empty());
-        let note = if has_notes { table.note } else { "" };
+        let beside = table.rows.iter().any(|row| !row.note.is_empty()) && self.room() >= NARROW;
+        let note = if beside { table.note } else { "" };
         let names: Vec<Cell> = table.columns.iter().map(Cell::from).collect();
         self.line(&names, note, false)
     }
@@ -127,7 +127,7 @@ impl Layout {
     /// One row, with its note wrapped beside it, or below it if there is no room.
     pub(crate) fn row(&self, row: &Row, colour: bool) -> String {
         let note = safe(&row.note);
-        let room = WIDTH.saturating_sub(self.note_at);
+        let room = self.room();
         if note.is_empty() {
             return self.line(&row.cells, "", colour);
         }
@@ -144,6 +144,11 @@ impl Layout {
             text.push_str(&format!("{:indent$}{part}\n", "", indent = self.note_at));
         }
         text
+    }
+
+    /// How many characters there are beside the columns.
+    fn room(&self) -> usize {
+        WIDTH.saturating_sub(self.note_at)
     }
 
     fn line(&self, cells: &[Cell], note: &str, colour: bool) -> String {

@@ -1,0 +1,12 @@
+//! The binding core as it runs: plans, cache and executor over the in-memory store, one pass at a
+//! time. One file for each part of the contract, one test for each step and rule.
+
+mod address_steps;
+mod claim_steps;
+mod crashes;
+mod lost_and_parked;
+mod one_address;
+mod reclaim;
+mod rules;
+mod wake_ups;
+mod world;

@@ -1,0 +1,322 @@
+//! The command line.
+//!
+//! | question | file |
+//! |---|---|
+//! | which commands and options are there? | this one |
+//! | what is wrong with my manifest, and in which line? | `manifest.rs`, `lines.rs` |
+//! | what does `apply` write? | `apply.rs`, `merge.rs` |
+//! | what do the columns mean? | `columns.rs`, `table.rs` |
+//! | which exit code? | `exit.rs` |
+//! | what does `serve` print? | `serve.rs`, `live.rs` |
+//! | how is a server asked? | `client.rs`, `follow.rs` |
+
+mod apply;
+mod client;
+mod columns;
+mod delete;
+mod describe;
+mod exit;
+mod follow;
+mod get;
+mod lines;
+mod live;
+mod manifest;
+mod merge;
+mod output;
+mod serve;
+mod table;
+mod target;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+pub use exit::Exit;
+
+use crate::serve::ServeOptions;
+use client::Client;
+use exit::CliError;
+use manifest::Check;
+use output::{Format, ReportFormat, Terminal};
+use target::Target;
+
+/// Where a server is looked for if nobody says where.
+const DEFAULT_SERVER: &str = "http://127.0.0.1:7440";
+/// Names another server.
+const SERVER_ENV: &str = "IPLEDGER_SERVER";
+/// What is logged to standard error, in the form of `RUST_LOG`; `warn` by default.
+const LOG_ENV: &str = "IPLEDGER_LOG";
+
+/// Keeps the ledger of IP addresses.
+#[derive(Debug, Parser)]
+#[command(name = "ipledger", version, about, max_term_width = 100)]
+struct Cli {
+    /// The server to ask [env: IPLEDGER_SERVER] [default: http://127.0.0.1:7440]
+    #[arg(long, global = true, value_name = "URL")]
+    server: Option<String>,
+    /// The namespace of claims that name none
+    #[arg(short, long, global = true, value_name = "NAME", default_value = "default")]
+    namespace: String,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a ledger: API, controllers and the range driver in one process
+    Serve(ServeArgs),
+    /// Show objects
+    Get(GetArgs),
+    /// Make objects as manifests say
+    Apply(ApplyArgs),
+    /// Delete objects
+    Delete(DeleteArgs),
+    /// Show one object with everything that explains it
+    Describe {
+        /// classes, addresses or claims, in any form, or KIND/NAME
+        kind: String,
+        /// The object; an address may be named by its IP in any spelling
+        name: Option<String>,
+    },
+    /// Show the version of this program
+    Version,
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    /// The ledger: an SQLite file, made if it is not there
+    #[arg(long, value_name = "FILE", default_value = "./ipledger.db")]
+    db: PathBuf,
+    /// Where to listen; only on this machine, because there is no authentication yet
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7440")]
+    listen: SocketAddr,
+    /// Apply manifests after the start and show what becomes of their claims (may be repeated)
+    #[arg(long, value_name = "FILE")]
+    apply: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct GetArgs {
+    /// classes, addresses or claims, in any form, or KIND/NAME
+    kind: String,
+    /// The object; an address may be named by its IP in any spelling
+    name: Option<String>,
+    /// Show claims of all namespaces
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    /// Only objects with these labels, for example team=a,tier!=test
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
+    selector: Option<String>,
+    /// Go on printing changes
+    #[arg(short, long)]
+    watch: bool,
+}
+
+#[derive(Debug, Args)]
+struct ApplyArgs {
+    /// Manifests, - for standard input (may be repeated)
+    #[arg(short, long = "filename", value_name = "FILE", required = true)]
+    filename: Vec<PathBuf>,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// How to report
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ReportFormat,
+}
+
+#[derive(Debug, Args)]
+struct DeleteArgs {
+    /// classes, addresses or claims, in any form, or KIND/NAME
+    #[arg(required_unless_present = "filename", conflicts_with = "filename")]
+    kind: Option<String>,
+    /// The object; an address may be named by its IP in any spelling
+    #[arg(conflicts_with = "filename")]
+    name: Option<String>,
+    /// Delete the objects of manifests, - for standard input (may be repeated)
+    #[arg(short, long, value_name = "FILE")]
+    filename: Vec<PathBuf>,
+    /// Wait until the objects are gone
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "wait")]
+    timeout: u64,
+    /// How to report
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ReportFormat,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log();
+    let json = match &cli.command {
+        Command::Get(args) => args.output == Format::Json,
+        Command::Apply(args) => args.output == ReportFormat::Json,
+        Command::Delete(args) => args.output == ReportFormat::Json,
+        Command::Serve(_) | Command::Describe { .. } | Command::Version => false,
+    };
+    let mut terminal = Terminal::of_process(json);
+    let runtime = match &cli.command {
+        Command::Serve(_) => tokio::runtime::Builder::new_multi_thread().enable_all().build(),
+        _ => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+    };
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(run(cli, &mut terminal)),
+        Err(e) => Err(CliError::Output(e)),
+    };
+    match result {
+        Ok(()) => Exit::Ok.into(),
+        // The reader has seen enough, as in `ipledger get claims | head`.
+        Err(CliError::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok.into(),
+        Err(error) => {
+            terminal.error(&error);
+            error.exit().into()
+        }
+    }
+}
+
+fn start_log() {
+    let filter = EnvFilter::try_from_env(LOG_ENV).unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .init();
+}
+
+async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
+    let namespace = cli.namespace.as_str();
+    let client = || {
+        let server = cli.server.clone().or_else(|| std::env::var(SERVER_ENV).ok());
+        Client::new(&server.unwrap_or_else(|| DEFAULT_SERVER.to_owned()))
+    };
+    match cli.command {
+        Command::Serve(args) => {
+            let options = ServeOptions {
+                db: args.db,
+                listen: args.listen,
+            };
+            serve::run(options, &args.apply, namespace, terminal).await
+        }
+        Command::Get(args) => {
+            let request = get::Request {
+                target: target::target(&args.kind, args.name.as_deref(), namespace)?,
+                namespace: (!args.all_namespaces).then(|| namespace.to_owned()),
+                labels: args.selector,
+                format: args.output,
+                watch: args.watch,
+            };
+            get::run(&client()?, request, terminal).await
+        }
+        Command::Apply(args) => {
+            apply::run(&client()?, &args.filename, namespace, args.dry_run, terminal).await
+        }
+        Command::Describe { kind, name } => {
+            match target::target(&kind, name.as_deref(), namespace)? {
+                Target::One(key) => describe::run(&client()?, &key, terminal).await,
+                Target::All(kind) => Err(CliError::Usage(format!(
+                    "which one? write `ipledger describe {} NAME`",
+                    kind.singular()
+                ))),
+            }
+        }
+        Command::Delete(args) => delete_command(args, namespace, &client()?, terminal).await,
+        Command::Version => terminal.line(&format!("ipledger {}", env!("CARGO_PKG_VERSION"))),
+    }
+}
+
+async fn delete_command(
+    args: DeleteArgs,
+    namespace: &str,
+    client: &Client,
+    terminal: &mut Terminal,
+) -> Result<(), CliError> {
+    let wait = args.wait.then(|| Duration::from_secs(args.timeout));
+    let mut keys = Vec::new();
+    let mut exit = Exit::Ok;
+    if let Some(kind) = &args.kind {
+        match target::target(kind, args.name.as_deref(), namespace)? {
+            Target::One(key) => keys.push(key),
+            Target::All(kind) => {
+                let text = format!("which one? write `ipledger delete {} NAME`", kind.singular());
+                return Err(CliError::Usage(text));
+            }
+        }
+    }
+    for document in manifest::load(&args.filename, namespace, Check::Identity) {
+        match document {
+            Ok(document) => keys.push(document.object.key()),
+            Err(e) => {
+                terminal.error(&CliError::Manifest(e));
+                exit = Exit::Usage;
+            }
+        }
+    }
+    // What is written last leans on what is written first.
+    keys.reverse();
+    let deleted = delete::run(client, &keys, wait, terminal).await;
+    match exit {
+        Exit::Ok => deleted,
+        exit => Err(CliError::Reported(exit)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_missing_or_does_not_go_together_is_a_usage_error() {
+        for words in [
+            "ipledger",
+            "ipledger get",
+            "ipledger apply",
+            "ipledger delete",
+            "ipledger delete claim web -f x.yaml",
+            "ipledger delete claim web --timeout 5",
+            "ipledger get claims web -l a=b",
+            "ipledger serve --listen nowhere",
+        ] {
+            let e = Cli::try_parse_from(words.split(' ')).unwrap_err();
+            let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+            assert!(e.exit_code() == 2 || e.kind() == help, "{words}: {e}");
+        }
+    }
+
+    #[test]
+    fn the_documented_commands_are_understood() {
+        for words in [
+            "ipledger serve --db l.db --listen 127.0.0.1:0 --apply a.yaml --apply b.yaml",
+            "ipledger get claims -A -o wide --watch",
+            "ipledger get claim web -n team-a -o json",
+            "ipledger --server http://127.0.0.1:1 get addresses -l a=b",
+            "ipledger apply -f - --dry-run",
+            "ipledger apply -f a.yaml -f b.yaml -o json",
+            "ipledger delete claim web --wait --timeout 5",
+            "ipledger delete -f a.yaml",
+            "ipledger describe address 192.0.2.1",
+            "ipledger version",
+        ] {
+            if let Err(e) = Cli::try_parse_from(words.split(' ')) {
+                panic!("{words}: {e}");
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! `ipledger serve`: starts the server, applies manifests through its own API, shows what becomes
+//! of their claims, and serves until it is told to stop.
+
+use std::path::PathBuf;
+
+use ipledger_core::api::{Key, Kind};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::client::Client;
+use super::exit::{CliError, Exit};
+use super::manifest::{self, Check, Document};
+use super::output::Terminal;
+use super::{apply, live};
+use crate::serve::{ServeError, ServeOptions, Server};
+
+/// Serves until a signal. With errors in the manifests nothing is started or written.
+///
+/// # Errors
+/// A manifest is wrong, the server cannot start, or a part of it failed.
+pub(super) async fn run(
+    options: ServeOptions,
+    manifests: &[PathBuf],
+    namespace: &str,
+    terminal: &mut Terminal,
+) -> Result<(), CliError> {
+    let documents = check(manifests, namespace, terminal)?;
+    let mut signals = Signals::new()?;
+    let mut server = Server::start(&options).await?;
+    let client = Client::new(&format!("http://{}", server.address()))?;
+    let announce = format!(
+        "serving {} from {}; ctrl-C stops",
+        client.server(),
+        options.db.display()
+    );
+    let front = async {
+        if let Err(error) = present(&client, &documents, terminal).await {
+            terminal.error(&error);
+        }
+        // That nobody reads the output is no reason not to serve.
+        let _ = terminal.line(&announce);
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        () = signals.next() => {}
+        error = server.failed() => return Err(error.into()),
+        () = front => {}
+    }
+    tokio::select! {
+        biased;
+        () = signals.next() => Err(CliError::Reported(Exit::Interrupted)),
+        result = server.stop() => Ok(result?),
+    }
+}
+
+/// The documents of all manifests, if there is no error in any.
+fn check(
+    manifests: &[PathBuf],
+    namespace: &str,
+    terminal: &mut Terminal,
+) -> Result<Vec<Document>, CliError> {
+    let mut documents = Vec::new();
+    let mut failed = false;
+    for document in manifest::load(manifests, namespace, Check::Creation) {
+        match document {
+            Ok(document) => documents.push(document),
+            Err(e) => {
+                terminal.error(&CliError::Manifest(e));
+                failed = true;
+            }
+        }
+    }
+    if failed { Err(CliError::Reported(Exit::Usage)) } else { Ok(documents) }
+}
+
+/// Applies the documents and shows their claims until they are settled.
+async fn present(
+    client: &Client,
+    documents: &[Document],
+    terminal: &mut Terminal,
+) -> Result<(), CliError> {
+    match apply::apply_all(client, documents, false, terminal).await {
+        // Each was reported; what could be applied is shown.
+        Ok(()) | Err(CliError::Reported(_)) => {}
+        Err(e) => return Err(e),
+    }
+    let keys = documents.iter().map(|d| d.object.key());
+    let claims: std::collections::BTreeSet<Key> =
+        keys.filter(|key| key.kind == Kind::IPAddressClaim).collect();
+    if claims.is_empty() {
+        return Ok(());
+    }
+    terminal.print("\n")?;
+    live::show(client, claims, terminal).await?;
+    terminal.print("\n")
+}
+
+/// What tells a process to stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, ServeError> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate()).map_err(ServeError::Signals)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(ServeError::Signals)?,
+        })
+    }
+
+    /// Returns at the next one.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

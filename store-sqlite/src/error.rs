@@ -1,0 +1,104 @@
+//! What an error of SQLite means for us.
+
+use std::path::Path;
+
+use ipledger_core::store::StoreError;
+
+/// The kinds of failure that need different words and deeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Another process holds a lock.
+    Busy,
+    /// No space, or `max_page_count` is reached.
+    Full,
+    /// File, folder or volume cannot be written.
+    ReadOnly,
+    /// The file, or one beside it, cannot be opened or created.
+    CannotOpen,
+    /// The operating system reported an error of reading or writing.
+    Io,
+    /// The content is damaged.
+    Damaged,
+    /// It is no database at all.
+    NotADatabase,
+    /// Everything else: a fault of ours.
+    Other,
+}
+
+/// The primary and the extended result code, if SQLite reported the error.
+pub(crate) fn codes(error: &sqlx::Error) -> Option<(u32, u32)> {
+    let extended: u32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some((extended & 0xff, extended))
+}
+
+impl Fault {
+    pub(crate) fn of(error: &sqlx::Error) -> Fault {
+        // https://www.sqlite.org/rescode.html
+        match codes(error) {
+            Some((5 | 6, _)) => Fault::Busy,
+            Some((13, _)) => Fault::Full,
+            Some((8, _)) => Fault::ReadOnly,
+            Some((14, _)) => Fault::CannotOpen,
+            Some((10, _)) => Fault::Io,
+            Some((11, _)) => Fault::Damaged,
+            Some((26, _)) => Fault::NotADatabase,
+            Some(_) => Fault::Other,
+            None => match error {
+                sqlx::Error::Io(_) => Fault::Io,
+                _ => Fault::Other,
+            },
+        }
+    }
+
+    /// Whether a COMMIT that failed like this has certainly written nothing. After an I/O error
+    /// the commit record may be in the file and come to life when it is read the next time.
+    pub(crate) fn is_certain_at_commit(self) -> bool {
+        matches!(self, Fault::Busy | Fault::Full | Fault::ReadOnly)
+    }
+}
+
+/// The error of an operation that wrote nothing.
+pub(crate) fn unavailable(path: &Path, error: &sqlx::Error) -> StoreError {
+    let path = path.display();
+    let reason = match Fault::of(error) {
+        Fault::Busy => {
+            format!("another process holds the database {path}; nothing was written, try again")
+        }
+        Fault::Full => format!(
+            "no space is left for the database {path}: free space on its volume; nothing was \
+             written, nothing is lost, and reading goes on"
+        ),
+        Fault::ReadOnly | Fault::CannotOpen => format!(
+            "the database {path} cannot be written: make the file, its folder and its volume \
+             writable; nothing was written, nothing is lost, and reading goes on ({error})"
+        ),
+        Fault::Io => format!(
+            "reading or writing the database {path} failed: check the disk and the system log; \
+             nothing was written ({error})"
+        ),
+        Fault::Damaged | Fault::NotADatabase => format!(
+            "the database {path} is damaged: stop every process that uses it, keep a copy, and \
+             restore a backup; nothing was written ({error})"
+        ),
+        Fault::Other => {
+            return StoreError::Internal {
+                reason: format!("the database {path}: {error}"),
+            };
+        }
+    };
+    StoreError::Unavailable { reason }
+}
+
+/// The error of every operation after the end of the store.
+pub(crate) fn closed() -> StoreError {
+    StoreError::Unavailable {
+        reason: "the store is closed; nothing was written".to_owned(),
+    }
+}
+
+/// The error for a revision before the start of the history.
+pub(crate) fn expired(revision: u64, compacted: u64) -> StoreError {
+    StoreError::Expired {
+        reason: format!("{revision} is asked for, the history starts at {compacted}"),
+    }
+}

@@ -1,0 +1,122 @@
+//! Listing: all pages show one revision, whatever is written in between.
+
+use ipledger_core::api::Kind;
+use ipledger_core::store::{ListOptions, ListPage, Revision, StoreError};
+
+use crate::error::unavailable;
+use crate::event::{Filter, corrupt};
+use crate::read::{self, Stored};
+use crate::readers::Readers;
+use crate::span::{Name, Span};
+use crate::token::{Token, refused};
+
+/// How many objects are read at once at most, and when a selector may leave most of them out.
+const CHUNK: usize = 1_000;
+
+pub(crate) async fn list(
+    readers: &Readers,
+    kind: Kind,
+    options: &ListOptions,
+) -> Result<ListPage, StoreError> {
+    let fail = |e: sqlx::Error| unavailable(readers.path(), &e);
+    let token = options.continue_token.as_deref().map(|text| Token::decode(text, kind));
+    let token = token.transpose()?;
+    let filter = Filter::of_list(kind, options);
+    let limit = options.limit.filter(|l| *l > 0).unwrap_or(usize::MAX);
+    // One more than fits tells whether there is another page.
+    let chunk = if filter.selects() { CHUNK } else { CHUNK.min(limit.saturating_add(1)) };
+
+    let mut reader = readers.get().await?;
+    let counters = read::counters(&mut reader, None).await.map_err(fail)?;
+    let mut span = Span::of_namespace(options.namespace.as_deref());
+    let revision = match &token {
+        Some(token) => {
+            span = span.after(&token.last);
+            token.revision.0
+        }
+        None => counters.revision,
+    };
+    if revision > counters.revision {
+        return Err(refused("is from another store"));
+    }
+    counters.check_kept(revision)?;
+    let mut page = Page {
+        kind,
+        revision,
+        filter,
+        limit,
+        last: None,
+        result: ListPage {
+            revision: Revision(revision),
+            ..ListPage::default()
+        },
+    };
+    loop {
+        let now = read::page(&mut reader, kind, &span, chunk).await.map_err(fail)?;
+        // A full chunk covers the names up to its last one.
+        let last = now.last().filter(|_| now.len() == chunk).map(|o| o.name.clone());
+        let covered = last.as_ref().map_or_else(|| span.clone(), |name| span.up_to(name));
+        let counters = read::counters(&mut reader, None).await.map_err(fail)?;
+        let then = if counters.revision == revision {
+            now
+        } else {
+            let then = read::rewind(&mut reader, kind, &covered, revision, now).await;
+            let then = then.map_err(fail)?;
+            let counters = read::counters(&mut reader, None).await.map_err(fail)?;
+            counters.check_kept(revision)?;
+            then
+        };
+        for object in &then {
+            if page.add(object) == Added::Full {
+                return Ok(page.result);
+            }
+        }
+        match last {
+            Some(name) => span = span.after(&name),
+            None => return Ok(page.result),
+        }
+    }
+}
+
+struct Page {
+    kind: Kind,
+    revision: u64,
+    filter: Filter,
+    limit: usize,
+    /// The last object on the page.
+    last: Option<Name>,
+    result: ListPage,
+}
+
+#[derive(PartialEq)]
+enum Added {
+    Yes,
+    /// The page is full, and this object is the first of the next one.
+    Full,
+}
+
+impl Page {
+    /// Adds an object if it is asked for. What cannot be read may be, so it is named.
+    fn add(&mut self, object: &Stored) -> Added {
+        let read = object.object(self.kind);
+        if read.as_ref().is_ok_and(|o| !self.filter.matches(o)) {
+            return Added::Yes;
+        }
+        if self.result.items.len() == self.limit {
+            self.result.continue_token = self.last.take().map(|last| {
+                let revision = Revision(self.revision);
+                Token { revision, last }.encode(self.kind)
+            });
+            return Added::Full;
+        }
+        match read {
+            Ok(o) => self.result.items.push(std::sync::Arc::unwrap_or_clone(o)),
+            Err(reason) => {
+                let key = object.key(self.kind);
+                self.result.corrupt.push(corrupt(&key, &reason));
+            }
+        }
+        self.last = Some(object.name.clone());
+        Added::Yes
+    }
+}

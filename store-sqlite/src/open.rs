@@ -1,0 +1,393 @@
+//! Opening a file: every way in which it can be the wrong one is told apart, and a file that is not
+//! ours is not touched.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
+use tokio::time::Instant;
+
+use crate::error::Fault;
+use crate::options::Options;
+use crate::readers::connect_options;
+use crate::session::{connect, run};
+use crate::{read, schema};
+
+/// How often it is tried again while another process holds the file.
+const RETRY: Duration = Duration::from_millis(10);
+/// The first bytes of every SQLite file.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// Where the header has the application id.
+const APPLICATION_ID_AT: usize = 68;
+const HEADER: usize = 100;
+
+/// Why a database cannot be opened. Whatever it was, the file is as it was before.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The folder does not exist.
+    #[error(
+        "the folder of the database {path} does not exist; create it, or choose another path"
+    )]
+    NoFolder {
+        /// The file asked for.
+        path: PathBuf,
+    },
+    /// The path names something that cannot be a database, for example a folder.
+    #[error("{path} cannot be a database: {reason}; choose another path")]
+    NotAFile {
+        /// The path asked for.
+        path: PathBuf,
+        /// What it is.
+        reason: String,
+    },
+    /// The file is something else than an SQLite database.
+    #[error(
+        "{path} is not a database; it was left as it is: choose another path, or move the file away"
+    )]
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is a database of another application.
+    #[error(
+        "{path} is a database of another application (application id {application_id}); it was \
+         left as it is: choose another path"
+    )]
+    OtherApplication {
+        /// The file.
+        path: PathBuf,
+        /// The id in its header; 0 if it has none.
+        application_id: u32,
+    },
+    /// The file was written by a newer version of ipledger.
+    #[error(
+        "{path} has schema {found}, this version of ipledger knows {supported}; it was left as it \
+         is: use the version that wrote it, or a newer one"
+    )]
+    NewerSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The newest schema that can be opened.
+        supported: i64,
+    },
+    /// The file or its folder cannot be written.
+    #[error(
+        "the database {path} cannot be written ({reason}); make the file, its folder and its \
+         volume writable for this user"
+    )]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+        /// What refused.
+        reason: String,
+    },
+    /// Another process holds the file.
+    #[error(
+        "another process has held the database {path} for {} ms; end it, or wait for it, and try \
+         again",
+        waited.as_millis()
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The content is damaged.
+    #[error(
+        "the database {path} is damaged ({verdict}); it was left as it is: keep a copy of it with \
+         its -wal file, and restore a backup"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What the check found.
+        verdict: String,
+    },
+    /// No space is left.
+    #[error("no space is left for the database {path}; free space on its volume")]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Everything else.
+    #[error("the database {path} cannot be opened: {reason}")]
+    Failed {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// An opened file.
+pub(crate) struct Opened {
+    /// Absolute.
+    pub(crate) path: PathBuf,
+    pub(crate) writer: SqliteConnection,
+    /// The revision of the last write.
+    pub(crate) revision: u64,
+}
+
+/// Opens the file, creating it if it is not there, and waits while another process holds it.
+pub(crate) async fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> {
+    // An absolute path has no special meaning to SQLite, whatever its name.
+    let path = std::path::absolute(path).map_err(|e| OpenError::NotAFile {
+        path: path.to_owned(),
+        reason: e.to_string(),
+    })?;
+    let began = Instant::now();
+    loop {
+        match attempt(&path, options).await {
+            Err(OpenError::Locked { .. }) if began.elapsed() < options.busy_timeout => {
+                tokio::time::sleep(RETRY).await;
+            }
+            Err(OpenError::Locked { path, .. }) => {
+                let waited = began.elapsed();
+                return Err(OpenError::Locked { path, waited });
+            }
+            result => return result,
+        }
+    }
+}
+
+async fn attempt(path: &Path, options: &Options) -> Result<Opened, OpenError> {
+    let fail = |e: sqlx::Error| failure(path, &e);
+    if header(path)? == Header::Present {
+        let mut probe = connect_options(path, Duration::ZERO)
+            .read_only(true)
+            .connect()
+            .await
+            .map_err(fail)?;
+        let verdict = examine(path, &mut probe, options).await;
+        probe.close().await.map_err(fail)?;
+        verdict?;
+    }
+    let mut writer = connect(path, options).await.map_err(fail)?;
+    let revision = match prepare(path, &mut writer).await {
+        Ok(revision) => revision,
+        Err(e) => {
+            // Closing ends a transaction.
+            let _ = writer.close().await;
+            return Err(e);
+        }
+    };
+    Ok(Opened {
+        path: path.to_owned(),
+        writer,
+        revision,
+    })
+}
+
+#[derive(PartialEq)]
+enum Header {
+    /// The file is new or empty.
+    Absent,
+    Present,
+}
+
+/// Looks at the file without SQLite, which would treat some foreign files as its own. Creates a
+/// missing one, for this user only.
+fn header(path: &Path) -> Result<Header, OpenError> {
+    let fail = |e: std::io::Error| io_failure(path, &e);
+    let mut file = match OpenOptions::new().read(true).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            create(path).map_err(fail)?;
+            return Ok(Header::Absent);
+        }
+        Err(e) => return Err(fail(e)),
+    };
+    let metadata = file.metadata().map_err(fail)?;
+    if !metadata.is_file() {
+        return Err(OpenError::NotAFile {
+            path: path.to_owned(),
+            reason: "it is not a regular file".to_owned(),
+        });
+    }
+    if metadata.permissions().readonly() {
+        return Err(OpenError::ReadOnly {
+            path: path.to_owned(),
+            reason: "the file is marked as read-only".to_owned(),
+        });
+    }
+    let mut header = Vec::with_capacity(HEADER);
+    file.by_ref().take(HEADER as u64).read_to_end(&mut header).map_err(fail)?;
+    if header.is_empty() {
+        return Ok(Header::Absent);
+    }
+    let (Some(magic), Some(id)) = (
+        header.first_chunk::<16>(),
+        header.get(APPLICATION_ID_AT..).and_then(|rest| rest.first_chunk::<4>()),
+    ) else {
+        return Err(OpenError::NotADatabase {
+            path: path.to_owned(),
+        });
+    };
+    if magic != MAGIC {
+        return Err(OpenError::NotADatabase {
+            path: path.to_owned(),
+        });
+    }
+    // 0 may be our file, if its first pages are still in the write-ahead log.
+    let id = u32::from_be_bytes(*id);
+    if id != 0 && i64::from(id) != schema::APPLICATION_ID {
+        return Err(OpenError::OtherApplication {
+            path: path.to_owned(),
+            application_id: id,
+        });
+    }
+    Ok(Header::Present)
+}
+
+/// SQLite gives the files beside it the same mode.
+fn create(path: &Path) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    options.open(path).map(|_| ())
+}
+
+/// Whether the file is ours, of a schema that is known, and sound. On a connection that cannot
+/// write.
+async fn examine(
+    path: &Path,
+    connection: &mut SqliteConnection,
+    options: &Options,
+) -> Result<(), OpenError> {
+    if identify(path, connection).await? == Header::Absent || !options.check_on_open {
+        return Ok(());
+    }
+    let verdict = sqlx::query("PRAGMA quick_check(3)").fetch_all(connection).await;
+    let rows = verdict.map_err(|e| failure(path, &e))?;
+    let lines: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
+    if lines == ["ok"] {
+        return Ok(());
+    }
+    Err(OpenError::Damaged {
+        path: path.to_owned(),
+        verdict: lines.join("; ").replace('\n', " "),
+    })
+}
+
+/// Whether the database has our tables; an empty one has none.
+async fn identify(path: &Path, connection: &mut SqliteConnection) -> Result<Header, OpenError> {
+    let fail = |e: sqlx::Error| failure(path, &e);
+    let mut pragma = async |sql: &'static str| -> Result<i64, sqlx::Error> {
+        sqlx::query(sql).fetch_one(&mut *connection).await?.try_get(0)
+    };
+    let id = pragma("PRAGMA application_id").await.map_err(fail)?;
+    let version = pragma("PRAGMA user_version").await.map_err(fail)?;
+    let tables = pragma("SELECT count(*) FROM sqlite_schema").await.map_err(fail)?;
+    if id == 0 && tables == 0 {
+        return Ok(Header::Absent);
+    }
+    if id != schema::APPLICATION_ID {
+        return Err(OpenError::OtherApplication {
+            path: path.to_owned(),
+            // Stored as 32 bits, read with a sign.
+            application_id: u32::from_ne_bytes(i32::try_from(id).unwrap_or(0).to_ne_bytes()),
+        });
+    }
+    match version {
+        schema::VERSION => Ok(Header::Present),
+        newer if newer > schema::VERSION => Err(OpenError::NewerSchema {
+            path: path.to_owned(),
+            found: newer,
+            supported: schema::VERSION,
+        }),
+        other => Err(OpenError::Damaged {
+            path: path.to_owned(),
+            verdict: format!("its schema version is {other}"),
+        }),
+    }
+}
+
+/// Brings the file into the form that we work on, and finds out on the way whether it can be
+/// written. Two processes may do this at once.
+async fn prepare(path: &Path, writer: &mut SqliteConnection) -> Result<u64, OpenError> {
+    let fail = |e: sqlx::Error| failure(path, &e);
+    let mode: String = sqlx::query("PRAGMA journal_mode = WAL")
+        .fetch_one(&mut *writer)
+        .await
+        .and_then(|row| row.try_get(0))
+        .map_err(fail)?;
+    if mode != "wal" {
+        return Err(OpenError::Failed {
+            path: path.to_owned(),
+            reason: format!(
+                "its volume does not allow a write-ahead log (journal mode is `{mode}`); use a \
+                 local volume"
+            ),
+        });
+    }
+    run(writer, "BEGIN IMMEDIATE").await.map_err(fail)?;
+    match identify(path, writer).await? {
+        Header::Present => run(writer, "ROLLBACK").await.map_err(fail)?,
+        Header::Absent => {
+            let sql = format!(
+                "{} PRAGMA application_id = {}; PRAGMA user_version = {};",
+                schema::CREATE,
+                schema::APPLICATION_ID,
+                schema::VERSION
+            );
+            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *writer).await.map_err(fail)?;
+            run(writer, "COMMIT").await.map_err(fail)?;
+        }
+    }
+    Ok(read::counters(writer, None).await.map_err(fail)?.revision)
+}
+
+pub(crate) fn failure(path: &Path, error: &sqlx::Error) -> OpenError {
+    let path = path.to_owned();
+    match Fault::of(error) {
+        Fault::Busy => OpenError::Locked {
+            path,
+            waited: Duration::ZERO,
+        },
+        Fault::Full => OpenError::Full { path },
+        Fault::ReadOnly | Fault::CannotOpen => OpenError::ReadOnly {
+            path,
+            reason: error.to_string(),
+        },
+        Fault::Damaged => OpenError::Damaged {
+            path,
+            verdict: error.to_string(),
+        },
+        Fault::NotADatabase => OpenError::NotADatabase { path },
+        Fault::Io | Fault::Other => OpenError::Failed {
+            path,
+            reason: error.to_string(),
+        },
+    }
+}
+
+fn io_failure(path: &Path, error: &std::io::Error) -> OpenError {
+    let path = path.to_owned();
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => OpenError::NoFolder { path },
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => OpenError::ReadOnly {
+            path,
+            reason: error.to_string(),
+        },
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => OpenError::Full { path },
+        ErrorKind::IsADirectory => OpenError::NotAFile {
+            path,
+            reason: "it is a folder".to_owned(),
+        },
+        _ => OpenError::Failed {
+            path,
+            reason: error.to_string(),
+        },
+    }
+}

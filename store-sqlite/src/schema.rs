@@ -1,0 +1,179 @@
+//! The tables of schema 1 and every statement, so that one test can ask SQLite how it would run
+//! each of them.
+
+use std::fmt::Write as _;
+
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+
+/// Marks a file as ours in its header (`PRAGMA application_id`): the letters `IPLG`.
+pub(crate) const APPLICATION_ID: i64 = 0x4950_4c47;
+
+/// The schema that this version reads and writes (`PRAGMA user_version`).
+pub(crate) const VERSION: i64 = 1;
+
+/// Creates the tables of an empty file. Runs inside the transaction that also sets
+/// [`APPLICATION_ID`] and [`VERSION`].
+///
+/// * `counters`: `revision` (of the last write), `compacted` (the history starts after it),
+///   `history_bytes` (of the bodies in `events`), and for each kind the revision of its last write.
+///   Revisions start after 1, because Kubernetes clients read a revision of 0 as "any".
+/// * `objects`: the present state. Integer row ids keep the bodies in the order of creation; names
+///   are found through the index. `revision` decides, not the `resourceVersion` inside `body`.
+/// * `events`: the history, one row a revision. `op` is 1 for created, 2 for updated, 3 for deleted.
+///   `previous` and `before` are revision and body of the state before it.
+pub(crate) const CREATE: &str = "
+CREATE TABLE counters (
+    name TEXT NOT NULL PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO counters (name, value) VALUES ('revision', 1), ('compacted', 1), ('history_bytes', 0);
+
+CREATE TABLE objects (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    uid TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX objects_by_name ON objects (kind, namespace, name);
+
+CREATE TABLE events (
+    revision INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    op INTEGER NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    time INTEGER NOT NULL,
+    previous INTEGER,
+    body TEXT NOT NULL,
+    before TEXT
+) STRICT;
+CREATE INDEX events_by_kind ON events (kind, revision);
+CREATE INDEX deletes_by_name ON events (kind, namespace, name, revision) WHERE op = 3;
+";
+
+pub(crate) const REVISION: &str = "revision";
+pub(crate) const COMPACTED: &str = "compacted";
+pub(crate) const HISTORY_BYTES: &str = "history_bytes";
+
+/// `?1`: a kind whose last revision is wanted too (or nothing).
+pub(crate) const COUNTERS: &str = "SELECT name, value FROM counters \
+     WHERE name IN ('revision', 'compacted', 'history_bytes', ?1)";
+
+/// `?1`: a JSON object from name to value.
+pub(crate) const SET_COUNTERS: &str = "INSERT INTO counters (name, value) \
+     SELECT key, value FROM json_each(?1) WHERE true \
+     ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+
+/// One object by kind, namespace and name.
+pub(crate) const GET: &str = "SELECT namespace, name, revision, body FROM objects \
+     WHERE kind = ?1 AND namespace = ?2 AND name = ?3";
+
+/// The objects of a kind from one name (inclusive) to another (exclusive).
+pub(crate) const PAGE: &str = "SELECT namespace, name, revision, body FROM objects \
+     WHERE kind = ?1 AND (namespace, name) >= (?2, ?3) AND (namespace, name) < (?4, ?5) \
+     ORDER BY namespace, name LIMIT ?6";
+
+/// Names and revisions of such a stretch, behind the revision at which they were read.
+pub(crate) const NAMES: &str = "SELECT '', '', value FROM counters WHERE name = 'revision' \
+     UNION ALL SELECT namespace, name, revision FROM objects \
+     WHERE kind = ?1 AND (namespace, name) >= (?2, ?3) AND (namespace, name) < (?4, ?5)";
+
+/// `?2`: a JSON array of `[namespace, name]`.
+pub(crate) const NAMED: &str = "SELECT o.namespace, o.name, o.revision, o.body \
+     FROM json_each(?2) AS k CROSS JOIN objects AS o \
+     ON o.kind = ?1 AND o.namespace = k.value ->> 0 AND o.name = k.value ->> 1";
+
+/// The first deletion after revision `?6` of each object of a stretch.
+pub(crate) const DELETED: &str = "SELECT namespace, name, min(revision) FROM events \
+     WHERE op = 3 AND kind = ?1 AND (namespace, name) >= (?2, ?3) AND (namespace, name) < (?4, ?5) \
+     AND revision > ?6 GROUP BY namespace, name";
+
+/// Goes from each event of `?1` (a JSON array of revisions) back through the states of its object
+/// to the last one that is not younger than `?2`.
+pub(crate) const REWIND: &str = "WITH RECURSIVE back (revision) AS ( \
+         SELECT value FROM json_each(?1) \
+         UNION ALL \
+         SELECT e.previous FROM back AS b CROSS JOIN events AS e \
+         ON e.revision = b.revision WHERE e.previous > ?2 \
+     ) \
+     SELECT e.namespace, e.name, e.previous, e.before FROM back AS b CROSS JOIN events AS e \
+     ON e.revision = b.revision WHERE e.previous <= ?2";
+
+/// The events of one kind after a revision and up to another.
+pub(crate) const EVENTS_OF_KIND: &str =
+    "SELECT revision, kind, op, namespace, name, body, before FROM events \
+     WHERE kind = ?1 AND revision > ?2 AND revision <= ?3 ORDER BY revision LIMIT ?4";
+
+/// The events of all kinds after a revision and up to another.
+pub(crate) const EVENTS: &str =
+    "SELECT revision, kind, op, namespace, name, body, before FROM events \
+     WHERE revision > ?1 AND revision <= ?2 ORDER BY revision";
+
+/// `?1`: a JSON array of `[kind, namespace, name]`.
+pub(crate) const CURRENT: &str =
+    "SELECT o.kind, o.namespace, o.name, o.id, o.uid, o.revision, o.body \
+     FROM json_each(?1) AS k CROSS JOIN objects AS o \
+     ON o.kind = k.value ->> 0 AND o.namespace = k.value ->> 1 AND o.name = k.value ->> 2";
+
+/// `?1`: a JSON array of row ids.
+pub(crate) const DELETE_OBJECTS: &str =
+    "DELETE FROM objects WHERE id IN (SELECT value FROM json_each(?1))";
+
+/// The oldest `?1` events, with the size of their bodies.
+pub(crate) const OLDEST_EVENTS: &str =
+    "SELECT revision, time, octet_length(body) + coalesce(octet_length(before), 0) \
+     FROM events ORDER BY revision LIMIT ?1";
+
+/// Forgets the events up to a revision.
+pub(crate) const DELETE_EVENTS: &str = "DELETE FROM events WHERE revision <= ?1";
+
+/// How many rows one statement takes; a batch is cut into the largest that fit, the rest is padded
+/// with rows of NULL that the statement leaves out. So there are few texts to prepare.
+pub(crate) const ROWS: [usize; 4] = [1, 8, 64, 256];
+
+/// One multi-row statement for each size of [`ROWS`].
+pub(crate) struct Sized([(usize, SqlStr); ROWS.len()]);
+
+impl Sized {
+    /// Inserts events: revision, kind, op, namespace, name, time, previous, body, before.
+    pub(crate) fn insert_events() -> Sized {
+        Sized::new(
+            "INSERT INTO events (revision, kind, op, namespace, name, time, previous, body, before)",
+            9,
+            "",
+        )
+    }
+
+    /// Inserts objects or replaces them by name: kind, namespace, name, uid, revision, body.
+    pub(crate) fn put_objects() -> Sized {
+        Sized::new(
+            "INSERT INTO objects (kind, namespace, name, uid, revision, body)",
+            6,
+            " ON CONFLICT (kind, namespace, name) DO UPDATE \
+             SET uid = excluded.uid, revision = excluded.revision, body = excluded.body",
+        )
+    }
+
+    fn new(insert: &str, columns: usize, tail: &str) -> Sized {
+        let row = format!("({})", vec!["?"; columns].join(", "));
+        Sized(ROWS.map(|rows| {
+            let mut sql = insert.to_owned();
+            let values = vec![row.as_str(); rows].join(", ");
+            let _ = write!(
+                sql,
+                " SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL{tail}"
+            );
+            (rows, AssertSqlSafe(sql).into_sql_str())
+        }))
+    }
+
+    /// The statement for the next rows of `left`, and how many of them it takes.
+    pub(crate) fn next(&self, left: usize) -> (usize, SqlStr) {
+        let [.., largest] = &self.0;
+        let (rows, sql) = self.0.iter().find(|(rows, _)| *rows >= left).unwrap_or(largest);
+        (left.min(*rows), sql.clone())
+    }
+}

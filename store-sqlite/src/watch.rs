@@ -1,0 +1,214 @@
+//! The stream of one watch.
+//!
+//! It keeps its position and one chunk of events, nothing more: events come from the feed while
+//! they are there, else from the file. So no reader is too slow for memory; one that falls behind
+//! the start of the history gets `Expired`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use ipledger_core::api::Kind;
+use ipledger_core::store::{Revision, StoreError, WatchEvent, WatchStream};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::Shared;
+use crate::error::unavailable;
+use crate::event::{Event, Filter, unreadable};
+use crate::feed::Tail;
+use crate::read::{self, Stored};
+use crate::readers::Reader;
+use crate::span::{Name, Span};
+
+/// How many objects or events a watch takes from the file at once.
+const CHUNK: usize = 128;
+
+/// Where a watch begins.
+pub(crate) enum Begin {
+    /// With these objects, last one first, as they were at the revision at which it was opened.
+    Existing(Vec<(u64, Name)>),
+    /// After this revision.
+    After(u64),
+}
+
+pub(crate) struct Watcher {
+    shared: Arc<Shared>,
+    filter: Filter,
+    tail: watch::Receiver<Tail>,
+    /// What is still to be listed, last one first.
+    existing: Vec<(u64, Name)>,
+    /// Everything up to this revision was looked at.
+    position: u64,
+    /// The last revision that the reader was told.
+    told: u64,
+    /// The revision at which the watch was opened, until `Synced` was delivered.
+    sync_at: Option<u64>,
+    ready: VecDeque<WatchEvent>,
+    bookmark_after: Instant,
+}
+
+/// A watch that is opened at a revision (of the last write at that moment).
+pub(crate) fn open(shared: Arc<Shared>, filter: Filter, begin: Begin, opened_at: u64) -> WatchStream {
+    let (position, existing) = match begin {
+        Begin::Existing(existing) => (opened_at, existing),
+        Begin::After(revision) => (revision, Vec::new()),
+    };
+    let watcher = Watcher {
+        tail: shared.feed.subscribe(),
+        bookmark_after: Instant::now(),
+        shared,
+        filter,
+        existing,
+        position,
+        told: 0,
+        sync_at: Some(opened_at),
+        ready: VecDeque::new(),
+    };
+    stream::unfold(Some(watcher), |watcher| async {
+        let mut watcher = watcher?;
+        match watcher.next().await {
+            Ok(event) => event.map(|event| (Ok(event), Some(watcher))),
+            Err(e) => Some((Err(e), None)),
+        }
+    })
+    .boxed()
+}
+
+impl Watcher {
+    /// The next event; `None` when the store has ended.
+    async fn next(&mut self) -> Result<Option<WatchEvent>, StoreError> {
+        loop {
+            let tail = *self.tail.borrow_and_update();
+            if tail.closed {
+                return Ok(None);
+            }
+            if let Some(event) = self.ready.pop_front() {
+                self.told = event.revision().0;
+                self.bookmark_after = Instant::now() + self.bookmark_interval();
+                return Ok(Some(event));
+            }
+            if !self.existing.is_empty() {
+                self.list().await?;
+            } else if let Some(revision) = self.sync_at.take_if(|at| *at <= self.position) {
+                self.ready.push_back(WatchEvent::Synced(Revision(revision)));
+            } else if self.position < tail.revision {
+                self.follow(tail.revision).await?;
+            } else if self.sync_at.is_none() && self.owes_bookmark() {
+                self.ready.push_back(WatchEvent::Bookmark(Revision(self.position)));
+            } else {
+                self.wait().await;
+            }
+        }
+    }
+
+    fn bookmark_interval(&self) -> Duration {
+        self.shared.options.bookmark_interval
+    }
+
+    fn owes_bookmark(&self) -> bool {
+        self.told < self.position
+            && (self.told < self.shared.feed.asked(self.filter.kind)
+                || Instant::now() >= self.bookmark_after)
+    }
+
+    /// Until the feed moves, or a bookmark is due.
+    async fn wait(&mut self) {
+        let bookmark = self.told < self.position && self.sync_at.is_none();
+        tokio::select! {
+            biased;
+            // The sender lives in `shared`, so this does not fail.
+            _ = self.tail.changed() => {}
+            () = tokio::time::sleep_until(self.bookmark_after), if bookmark => {}
+        }
+    }
+
+    /// The next chunk of what existed when the watch was opened, in the order of the revisions.
+    async fn list(&mut self) -> Result<(), StoreError> {
+        let kind = self.filter.kind;
+        let at = self.position;
+        let rest = self.existing.len().saturating_sub(CHUNK);
+        let chunk = self.existing.split_off(rest);
+        let mut reader = self.shared.readers.get().await?;
+        let fail = |e: sqlx::Error| unavailable(self.shared.readers.path(), &e);
+        let mut now = read::named(&mut reader, kind, &chunk).await.map_err(fail)?;
+        for (revision, name) in chunk.into_iter().rev() {
+            let object = match now.remove(&name) {
+                Some(object) if object.revision == revision => Some(object),
+                // Written since: what was it then?
+                changed => {
+                    let span = Span::only(&name);
+                    let changed = changed.into_iter().collect();
+                    let then = read::rewind(&mut reader, kind, &span, at, changed).await;
+                    let then = then.map_err(fail)?.pop();
+                    check_kept(&mut reader, &self.shared, kind, at).await?;
+                    then
+                }
+            };
+            self.ready.extend(object.and_then(|o| existing(&self.filter, &o)));
+        }
+        Ok(())
+    }
+
+    /// The next chunk of events.
+    async fn follow(&mut self, tail: u64) -> Result<(), StoreError> {
+        let kind = self.filter.kind;
+        let (events, end) = match self.shared.feed.after(self.position, kind, CHUNK) {
+            Some(found) => found,
+            None => self.read_events(tail).await?,
+        };
+        let sync_at = self.sync_at.unwrap_or(0);
+        for event in &events {
+            // `Synced` comes before what was written after the watch was opened.
+            if event.revision > sync_at
+                && let Some(revision) = self.sync_at.take()
+            {
+                self.ready.push_back(WatchEvent::Synced(Revision(revision)));
+            }
+            self.ready.extend(self.filter.event(event));
+        }
+        self.position = end;
+        Ok(())
+    }
+
+    /// At most a chunk of events from the file, and the revision up to which that is all.
+    async fn read_events(&self, tail: u64) -> Result<(Vec<Arc<Event>>, u64), StoreError> {
+        let kind = self.filter.kind;
+        let mut reader = self.shared.readers.get().await?;
+        let events = read::events_of_kind(&mut reader, kind, (self.position, tail), CHUNK)
+            .await
+            .map_err(|e| unavailable(self.shared.readers.path(), &e))?;
+        check_kept(&mut reader, &self.shared, kind, self.position).await?;
+        let end = match events.last() {
+            Some(last) if events.len() == CHUNK => last.revision,
+            _ => tail,
+        };
+        Ok((events.into_iter().map(Arc::new).collect(), end))
+    }
+}
+
+/// Whether every event of a kind after a revision was in the history a moment ago, when it was
+/// read. A kind without events since then has lost nothing.
+async fn check_kept(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    kind: Kind,
+    revision: u64,
+) -> Result<(), StoreError> {
+    let counters = read::counters(reader, Some(kind))
+        .await
+        .map_err(|e| unavailable(shared.readers.path(), &e))?;
+    if counters.of_kind > revision {
+        counters.check_kept(revision)?;
+    }
+    Ok(())
+}
+
+/// What an object that existed when the watch was opened is to it.
+fn existing(filter: &Filter, object: &Stored) -> Option<WatchEvent> {
+    match object.object(filter.kind) {
+        Ok(object) => filter.matches(&object).then_some(WatchEvent::Applied(object)),
+        Err(reason) => Some(unreadable(&object.key(filter.kind), object.revision, &reason)),
+    }
+}
