@@ -1,4 +1,9 @@
 //! Every rule of `store::rules`, by what goes in and what comes out.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml covers only test functions"
+)]
 
 use ipledger_core::api::{Key, Object, Timestamp};
 use ipledger_core::store::rules::{self, Birth, OPERATION, Outcome};

@@ -74,18 +74,31 @@ impl Metrics {
         name: &'static str,
         stats: impl Fn() -> ControllerStats + Send + Sync + 'static,
     ) {
-        let mut controllers = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut controllers = self
+            .controllers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         controllers.push((name, Box::new(stats)));
     }
 
     fn controllers(&self) -> Vec<(&'static str, ControllerStats)> {
-        let controllers = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
-        controllers.iter().map(|(name, stats)| (*name, stats())).collect()
+        let controllers = self
+            .controllers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        controllers
+            .iter()
+            .map(|(name, stats)| (*name, stats()))
+            .collect()
     }
 
     /// Whether every controller has seen the whole ledger; if not, which has not.
     pub(crate) fn ready(&self) -> Result<(), String> {
-        match self.controllers().into_iter().find(|(_, stats)| !stats.synced) {
+        match self
+            .controllers()
+            .into_iter()
+            .find(|(_, stats)| !stats.synced)
+        {
             Some((name, _)) => Err(format!("the {name} has not read the ledger yet")),
             None => Ok(()),
         }
@@ -96,8 +109,16 @@ impl Metrics {
         let stats = self.store.stats();
         let mut text = String::new();
         for (name, help, value) in [
-            ("ipledger_store_writes_total", "Writes of objects that were committed", stats.writes),
-            ("ipledger_store_commits_total", "Transactions that carried them", stats.commits),
+            (
+                "ipledger_store_writes_total",
+                "Writes of objects that were committed",
+                stats.writes,
+            ),
+            (
+                "ipledger_store_commits_total",
+                "Transactions that carried them",
+                stats.commits,
+            ),
         ] {
             head(&mut text, name, "counter", help);
             let _ = writeln!(text, "{name} {value}");
@@ -107,7 +128,11 @@ impl Metrics {
             head(&mut text, series.name, series.kind, series.help);
             for (controller, stats) in &controllers {
                 let value = (series.value)(stats);
-                let _ = writeln!(text, "{}{{controller=\"{controller}\"}} {value}", series.name);
+                let _ = writeln!(
+                    text,
+                    "{}{{controller=\"{controller}\"}} {value}",
+                    series.name
+                );
             }
         }
         text

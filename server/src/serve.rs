@@ -14,8 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use ipledger_core::runtime::{Clock, Controller, ControllerOptions, Progress, Reconciler};
-use ipledger_core::store::Store;
+use ipledger_core::runtime::{
+    Binder, BinderOptions, Clock, Controller, ControllerOptions, LogEvents, Progress, Reconciler,
+};
+use ipledger_core::store::{Store, StoreError};
 use ipledger_drivers::range::RangeDriver;
 use ipledger_store_sqlite::{OpenError, Options, SqliteStore};
 use tokio::net::TcpListener;
@@ -72,6 +74,9 @@ pub enum ServeError {
         /// How it ended.
         reason: String,
     },
+    /// The ledger was not closed in order.
+    #[error("the ledger was not closed in order ({0}); nothing is lost")]
+    Close(StoreError),
     /// The signals of the system cannot be received.
     #[error("signals cannot be received: {0}")]
     Signals(std::io::Error),
@@ -93,7 +98,7 @@ impl ServeError {
     pub fn exit(&self) -> Exit {
         match self {
             ServeError::NotLoopback { .. } => Exit::Usage,
-            ServeError::Open(_) => Exit::Unavailable,
+            ServeError::Open(_) | ServeError::Close(_) => Exit::Unavailable,
             ServeError::Bind { .. } | ServeError::PartEnded { .. } | ServeError::Signals(_) => {
                 Exit::Other
             }
@@ -157,8 +162,12 @@ impl Server {
             .with_ready(move || ready.ready())
             .with_metrics(move || metrics.text())
             .with_stop(self.stop.subscribe());
-        let server = axum::serve(listener, api::router(state)).with_graceful_shutdown(self.stopped());
-        self.spawn("API", async move { server.await.map_err(|e| e.to_string()) });
+        let server =
+            axum::serve(listener, api::router(state)).with_graceful_shutdown(self.stopped());
+        self.spawn(
+            "API",
+            async move { server.await.map_err(|e| e.to_string()) },
+        );
     }
 
     fn start_range_driver(&mut self) {
@@ -167,6 +176,15 @@ impl Server {
     }
 
     fn start_binding_core(&mut self) {
+        let progress = Progress::new();
+        let binder = Binder::new(
+            self.shared_store(),
+            Arc::clone(&self.clock),
+            progress.clone(),
+            Arc::new(LogEvents),
+            BinderOptions::default(),
+        );
+        self.start_controller("binding core", Arc::new(binder), progress);
     }
 
     fn start_controller<R: Reconciler>(
@@ -186,7 +204,9 @@ impl Server {
         let stats = Arc::clone(&controller);
         self.metrics.add_controller(part, move || stats.stats());
         let stopped = self.stopped();
-        self.spawn(part, async move { controller.run(stopped).await.map_err(|e| e.to_string()) });
+        self.spawn(part, async move {
+            controller.run(stopped).await.map_err(|e| e.to_string())
+        });
     }
 
     fn shared_store(&self) -> Arc<dyn Store> {
@@ -234,7 +254,7 @@ impl Server {
     /// Stops in an orderly way.
     ///
     /// # Errors
-    /// A part failed while it stopped.
+    /// A part failed while it stopped, or the ledger cannot be closed in order.
     pub async fn stop(mut self) -> Result<(), ServeError> {
         self.stop.send_replace(true);
         let mut result = Ok(());
@@ -250,10 +270,12 @@ impl Server {
             }
         };
         if timeout(GRACE, all_ended).await.is_err() {
-            tracing::warn!("requests or passes took more than {GRACE:?} to finish; they are cut off");
+            tracing::warn!(
+                "requests or passes took more than {GRACE:?} to finish; they are cut off"
+            );
             self.parts.shutdown().await;
         }
-        self.store.close().await;
-        result
+        let closed = self.store.close().await.map_err(ServeError::Close);
+        result.and(closed)
     }
 }

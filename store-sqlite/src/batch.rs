@@ -133,7 +133,11 @@ impl Batch {
     ///
     /// # Errors
     /// What the rules refuse; the batch is then as before.
-    pub(crate) fn apply(&mut self, request: Request, around: &Surroundings<'_>) -> Result<Done, StoreError> {
+    pub(crate) fn apply(
+        &mut self,
+        request: Request,
+        around: &Surroundings<'_>,
+    ) -> Result<Done, StoreError> {
         let key = request.key();
         let current = self.slots.get(&key).and_then(|slot| slot.current.clone());
         match request {
@@ -156,7 +160,10 @@ impl Batch {
             }
             Request::Update(object, part) => {
                 let current = current.ok_or_else(|| StoreError::NotFound { key: key.clone() })?;
-                let old = current.object.as_ref().map_err(|e| event::corrupt(&key, e))?;
+                let old = current
+                    .object
+                    .as_ref()
+                    .map_err(|e| event::corrupt(&key, e))?;
                 match rules::update(old, object, part)? {
                     Outcome::Unchanged => Ok(kept(old)),
                     Outcome::Write(next) => {
@@ -187,7 +194,13 @@ impl Batch {
         }
     }
 
-    fn put(&mut self, key: Key, mut object: Object, body: Arc<str>, before: Option<Current>) -> Done {
+    fn put(
+        &mut self,
+        key: Key,
+        mut object: Object,
+        body: Arc<str>,
+        before: Option<Current>,
+    ) -> Done {
         self.revision += 1;
         object.metadata.resource_version = Some(Revision(self.revision));
         let after = Arc::new(object.clone());
@@ -202,12 +215,19 @@ impl Batch {
         self.changes.push(Change {
             revision: self.revision,
             key,
-            op: if before.is_some() { Op::Updated } else { Op::Created },
+            op: if before.is_some() {
+                Op::Updated
+            } else {
+                Op::Created
+            },
             body,
             before,
             after,
         });
-        Done { object, gone: false }
+        Done {
+            object,
+            gone: false,
+        }
     }
 
     fn remove(&mut self, key: Key, mut last: Object, before: Current) -> Result<Done, StoreError> {

@@ -76,9 +76,16 @@ impl Compactor {
     pub(crate) async fn step(&mut self, shared: &Shared, session: &mut Session) {
         let pause = match self.try_step(&shared.options, session).await {
             Ok(step) => {
-                shared.stats.events_compacted.fetch_add(step.events as u64, Relaxed);
+                shared
+                    .stats
+                    .events_compacted
+                    .fetch_add(step.events as u64, Relaxed);
                 if step.more {
-                    if self.asked.is_empty() { PAUSE } else { Duration::ZERO }
+                    if self.asked.is_empty() {
+                        PAUSE
+                    } else {
+                        Duration::ZERO
+                    }
                 } else {
                     self.end = None;
                     for (_, reply) in self.asked.drain(..) {
@@ -105,11 +112,18 @@ impl Compactor {
         let connection = session.begin(options.busy_timeout).await?;
         let counters = read::counters(connection, None).await?;
         let oldest = oldest_events(connection).await?;
-        let asked = self.asked.iter().map(|(revision, _)| *revision).max().unwrap_or(0);
+        let asked = self
+            .asked
+            .iter()
+            .map(|(revision, _)| *revision)
+            .max()
+            .unwrap_or(0);
         let asked = asked.min(counters.revision);
         let limits = Limits {
             end: *self.end.get_or_insert(counters.revision),
-            before: (options.now)().unix().saturating_sub(options.history_min_age.as_secs()),
+            before: (options.now)()
+                .unix()
+                .saturating_sub(options.history_min_age.as_secs()),
             options,
         };
         let mut bytes = 0;
@@ -134,7 +148,10 @@ impl Compactor {
                 .await?;
             let after = BTreeMap::from([
                 (schema::COMPACTED, compacted),
-                (schema::HISTORY_BYTES, counters.history_bytes.saturating_sub(bytes)),
+                (
+                    schema::HISTORY_BYTES,
+                    counters.history_bytes.saturating_sub(bytes),
+                ),
             ]);
             set_counters(connection, &after).await?;
             run(connection, "COMMIT").await?;
@@ -184,9 +201,12 @@ impl Limits<'_> {
     /// Whether an event may go when older ones of so many bytes have gone: it must be past both
     /// limits, or the history too large.
     fn let_go(&self, old: &Old, counters: &Counters, gone: u64) -> bool {
-        let last = counters.revision.saturating_sub(self.options.history_min_revisions);
+        let last = counters
+            .revision
+            .saturating_sub(self.options.history_min_revisions);
         let past = old.revision <= last && old.time < self.before;
-        let too_large = counters.history_bytes.saturating_sub(gone) > self.options.max_history_bytes;
+        let too_large =
+            counters.history_bytes.saturating_sub(gone) > self.options.max_history_bytes;
         old.revision <= self.end && (past || too_large)
     }
 }

@@ -27,7 +27,9 @@ impl Op {
     }
 
     pub(crate) fn from_code(code: i64) -> Option<Op> {
-        [Op::Created, Op::Updated, Op::Deleted].into_iter().find(|op| op.code() == code)
+        [Op::Created, Op::Updated, Op::Deleted]
+            .into_iter()
+            .find(|op| op.code() == code)
     }
 }
 
@@ -67,7 +69,9 @@ impl State {
     }
 
     fn get(&self, event: &Event) -> Result<&Arc<Object>, &String> {
-        self.parsed.get_or_init(|| decode(&event.key, event.revision, &self.raw)).as_ref()
+        self.parsed
+            .get_or_init(|| decode(&event.key, event.revision, &self.raw))
+            .as_ref()
     }
 }
 
@@ -111,11 +115,6 @@ impl Filter {
             labels: options.labels.clone(),
             fields: options.fields.clone(),
         }
-    }
-
-    /// Whether some objects of the namespace may be left out.
-    pub(crate) fn selects(&self) -> bool {
-        !(self.labels.is_empty() && self.fields.is_empty())
     }
 
     pub(crate) fn matches(&self, object: &Object) -> bool {

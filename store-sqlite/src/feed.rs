@@ -85,7 +85,9 @@ impl Feed {
             recent.events.push_back(event);
         }
         while recent.events.len() > MAX_EVENTS || recent.bytes > MAX_BYTES {
-            let Some(oldest) = recent.events.pop_front() else { break };
+            let Some(oldest) = recent.events.pop_front() else {
+                break;
+            };
             recent.bytes -= oldest.size;
             recent.start = oldest.revision;
         }
@@ -111,7 +113,12 @@ impl Feed {
 
     /// At most `max` events of a kind after a revision, and the revision up to which that is all;
     /// `None` if they are not in memory.
-    pub(crate) fn after(&self, revision: u64, kind: Kind, max: usize) -> Option<(Vec<Arc<Event>>, u64)> {
+    pub(crate) fn after(
+        &self,
+        revision: u64,
+        kind: Kind,
+        max: usize,
+    ) -> Option<(Vec<Arc<Event>>, u64)> {
         let recent = self.recent();
         if revision < recent.start {
             return None;
@@ -177,7 +184,9 @@ mod tests {
     fn a_watch_gets_the_events_of_its_kind_after_its_position() {
         let feed = Feed::new(10);
         let (ip, class) = (Kind::IPAddress, Kind::IPAddressClass);
-        let events = (11..=16).map(|r| event(r, if r % 2 == 0 { ip } else { class }, 1)).collect();
+        let events = (11..=16)
+            .map(|r| event(r, if r % 2 == 0 { ip } else { class }, 1))
+            .collect();
         feed.append(10, 16, events);
         assert_eq!(revisions(feed.after(12, ip, 9)), Some((vec![14, 16], 16)));
         assert_eq!(revisions(feed.after(10, ip, 2)), Some((vec![12, 14], 14)));
@@ -201,7 +210,11 @@ mod tests {
     fn the_memory_is_bounded_by_number_and_by_bytes() {
         let feed = Feed::new(0);
         let many = MAX_EVENTS as u64 + 5;
-        feed.append(0, many, (1..=many).map(|r| event(r, Kind::IPAddress, 1)).collect());
+        feed.append(
+            0,
+            many,
+            (1..=many).map(|r| event(r, Kind::IPAddress, 1)).collect(),
+        );
         assert_eq!(revisions(feed.after(4, Kind::IPAddress, 1)), None);
         assert!(feed.after(5, Kind::IPAddress, 1).is_some());
         let big = vec![event(many + 1, Kind::IPAddress, MAX_BYTES + 1)];

@@ -35,8 +35,8 @@ mod watch;
 mod writer;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ipledger_core::api::{Key, Kind, Object};
@@ -46,6 +46,7 @@ use ipledger_core::store::{
 };
 use sqlx::ConnectOptions as _;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use crate::batch::{Done, Request};
 use crate::event::{Filter, corrupt};
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
 pub struct SqliteStore {
     shared: Arc<Shared>,
     queue: mpsc::Sender<Command>,
+    /// Until it is closed.
+    poller: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl SqliteStore {
@@ -82,7 +85,10 @@ impl SqliteStore {
     pub async fn open(path: &Path, options: &Options) -> Result<SqliteStore, OpenError> {
         let opened = open::open(path, options).await?;
         let path = opened.path;
-        let poller = connect_options(&path, options.busy_timeout).read_only(true).connect().await;
+        let poller = connect_options(&path, options.busy_timeout)
+            .read_only(true)
+            .connect()
+            .await;
         let poller = poller.map_err(|e| open::failure(&path, &e))?;
         let shared = Arc::new(Shared {
             options: options.clone(),
@@ -94,8 +100,12 @@ impl SqliteStore {
         let session = Session::new(&path, options.clone(), opened.writer);
         let writer = Writer::new(shared.clone(), session, commands, opened.revision);
         tokio::spawn(writer.run());
-        tokio::spawn(poll::run(shared.clone(), poller));
-        Ok(SqliteStore { shared, queue })
+        let poller = tokio::spawn(poll::run(shared.clone(), poller));
+        Ok(SqliteStore {
+            shared,
+            queue,
+            poller: Mutex::new(Some(poller)),
+        })
     }
 
     /// Ends the watches, finishes the writes that wait, brings everything into the main file and
@@ -106,6 +116,16 @@ impl SqliteStore {
     pub async fn close(&self) -> Result<(), StoreError> {
         self.shared.feed.close();
         self.shared.readers.close().await;
+        let poller = self
+            .poller
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(poller) = poller {
+            // It fails only when the runtime ends anyway.
+            let _ = poller.await;
+        }
+        // Last, because the last one to close clears the files beside the main one away.
         self.send(Command::Close).await
     }
 
@@ -133,7 +153,10 @@ impl SqliteStore {
     async fn write(&self, request: Request) -> Result<Done, StoreError> {
         let key = request.key();
         let (reply, answer) = oneshot::channel();
-        let sent = self.queue.send(Command::Write(request, reply)).await;
+        let sent = self
+            .queue
+            .send(Command::Write(Box::new(request), reply))
+            .await;
         sent.map_err(|_| error::closed())?;
         // The writer ends without an answer only together with the runtime.
         answer.await.unwrap_or_else(|_| {
@@ -146,7 +169,10 @@ impl SqliteStore {
 
     async fn send<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.queue.send(command(reply)).await.map_err(|_| error::closed())?;
+        self.queue
+            .send(command(reply))
+            .await
+            .map_err(|_| error::closed())?;
         answer.await.unwrap_or_else(|_| Err(error::closed()))
     }
 
@@ -169,11 +195,17 @@ impl Store for SqliteStore {
             && revision.0 > self.shared.feed.tail()
         {
             let counters = read::counters(&mut reader, None).await;
-            counters.map_err(|e| self.fail(&e))?.check_reached(revision.0)?;
+            counters
+                .map_err(|e| self.fail(&e))?
+                .check_reached(revision.0)?;
         }
-        let stored = read::object(&mut reader, key).await.map_err(|e| self.fail(&e))?;
+        let stored = read::object(&mut reader, key)
+            .await
+            .map_err(|e| self.fail(&e))?;
         let stored = stored.ok_or_else(|| StoreError::NotFound { key: key.clone() })?;
-        let object = stored.object(key.kind).map_err(|reason| corrupt(key, &reason))?;
+        let object = stored
+            .object(key.kind)
+            .map_err(|reason| corrupt(key, &reason))?;
         Ok(Arc::unwrap_or_clone(object))
     }
 
@@ -194,7 +226,9 @@ impl Store for SqliteStore {
         key: &Key,
         preconditions: &Preconditions,
     ) -> Result<Deletion, StoreError> {
-        let done = self.write(Request::Delete(key.clone(), preconditions.clone())).await?;
+        let done = self
+            .write(Request::Delete(key.clone(), preconditions.clone()))
+            .await?;
         Ok(if done.gone {
             Deletion::Gone(done.object)
         } else {

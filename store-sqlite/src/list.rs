@@ -10,7 +10,7 @@ use crate::readers::Readers;
 use crate::span::{Name, Span};
 use crate::token::{Token, refused};
 
-/// How many objects are read at once at most, and when a selector may leave most of them out.
+/// How many objects are read at once at most.
 const CHUNK: usize = 1_000;
 
 pub(crate) async fn list(
@@ -19,12 +19,15 @@ pub(crate) async fn list(
     options: &ListOptions,
 ) -> Result<ListPage, StoreError> {
     let fail = |e: sqlx::Error| unavailable(readers.path(), &e);
-    let token = options.continue_token.as_deref().map(|text| Token::decode(text, kind));
+    let token = options
+        .continue_token
+        .as_deref()
+        .map(|text| Token::decode(text, kind));
     let token = token.transpose()?;
     let filter = Filter::of_list(kind, options);
     let limit = options.limit.filter(|l| *l > 0).unwrap_or(usize::MAX);
     // One more than fits tells whether there is another page.
-    let chunk = if filter.selects() { CHUNK } else { CHUNK.min(limit.saturating_add(1)) };
+    let mut chunk = CHUNK.min(limit.saturating_add(1));
 
     let mut reader = readers.get().await?;
     let counters = read::counters(&mut reader, None).await.map_err(fail)?;
@@ -52,10 +55,17 @@ pub(crate) async fn list(
         },
     };
     loop {
-        let now = read::page(&mut reader, kind, &span, chunk).await.map_err(fail)?;
+        let now = read::page(&mut reader, kind, &span, chunk)
+            .await
+            .map_err(fail)?;
         // A full chunk covers the names up to its last one.
-        let last = now.last().filter(|_| now.len() == chunk).map(|o| o.name.clone());
-        let covered = last.as_ref().map_or_else(|| span.clone(), |name| span.up_to(name));
+        let last = now
+            .last()
+            .filter(|_| now.len() == chunk)
+            .map(|o| o.name.clone());
+        let covered = last
+            .as_ref()
+            .map_or_else(|| span.clone(), |name| span.up_to(name));
         let counters = read::counters(&mut reader, None).await.map_err(fail)?;
         let then = if counters.revision == revision {
             now
@@ -72,7 +82,11 @@ pub(crate) async fn list(
             }
         }
         match last {
-            Some(name) => span = span.after(&name),
+            Some(name) => {
+                span = span.after(&name);
+                // The selector leaves many out.
+                chunk = CHUNK.min(chunk * 2);
+            }
             None => return Ok(page.result),
         }
     }

@@ -2,8 +2,9 @@
 //! ours is not touched.
 
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
@@ -18,20 +19,13 @@ use crate::{read, schema};
 
 /// How often it is tried again while another process holds the file.
 const RETRY: Duration = Duration::from_millis(10);
-/// The first bytes of every SQLite file.
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Where the header has the application id.
-const APPLICATION_ID_AT: usize = 68;
-const HEADER: usize = 100;
 
 /// Why a database cannot be opened. Whatever it was, the file is as it was before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The folder does not exist.
-    #[error(
-        "the folder of the database {path} does not exist; create it, or choose another path"
-    )]
+    #[error("the folder of the database {path} does not exist; create it, or choose another path")]
     NoFolder {
         /// The file asked for.
         path: PathBuf,
@@ -159,7 +153,7 @@ pub(crate) async fn open(path: &Path, options: &Options) -> Result<Opened, OpenE
 
 async fn attempt(path: &Path, options: &Options) -> Result<Opened, OpenError> {
     let fail = |e: sqlx::Error| failure(path, &e);
-    if header(path)? == Header::Present {
+    if look(path)? == Content::Ours {
         let mut probe = connect_options(path, Duration::ZERO)
             .read_only(true)
             .connect()
@@ -185,26 +179,35 @@ async fn attempt(path: &Path, options: &Options) -> Result<Opened, OpenError> {
     })
 }
 
+/// What a file holds.
 #[derive(PartialEq)]
-enum Header {
-    /// The file is new or empty.
-    Absent,
-    Present,
+enum Content {
+    /// Nothing yet: it can become ours.
+    Empty,
+    /// Our tables.
+    Ours,
 }
 
-/// Looks at the file without SQLite, which would treat some foreign files as its own. Creates a
-/// missing one, for this user only.
-fn header(path: &Path) -> Result<Header, OpenError> {
+/// Looks at the file from outside, and creates a missing one, for this user only (SQLite gives the
+/// files beside it the same mode).
+///
+/// Closing a file drops all locks that this process has on it, also those of SQLite. So a file that
+/// is there is not opened here, and a new one is closed before anyone else can find it.
+fn look(path: &Path) -> Result<Content, OpenError> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let fail = |e: std::io::Error| io_failure(path, &e);
-    let mut file = match OpenOptions::new().read(true).open(path) {
-        Ok(file) => file,
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            create(path).map_err(fail)?;
-            return Ok(Header::Absent);
+            return match create(path) {
+                // Another process was faster.
+                Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(fail(e)),
+                _ => Ok(Content::Empty),
+            };
         }
         Err(e) => return Err(fail(e)),
     };
-    let metadata = file.metadata().map_err(fail)?;
     if !metadata.is_file() {
         return Err(OpenError::NotAFile {
             path: path.to_owned(),
@@ -217,39 +220,16 @@ fn header(path: &Path) -> Result<Header, OpenError> {
             reason: "the file is marked as read-only".to_owned(),
         });
     }
-    let mut header = Vec::with_capacity(HEADER);
-    file.by_ref().take(HEADER as u64).read_to_end(&mut header).map_err(fail)?;
-    if header.is_empty() {
-        return Ok(Header::Absent);
-    }
-    let (Some(magic), Some(id)) = (
-        header.first_chunk::<16>(),
-        header.get(APPLICATION_ID_AT..).and_then(|rest| rest.first_chunk::<4>()),
-    ) else {
-        return Err(OpenError::NotADatabase {
-            path: path.to_owned(),
-        });
-    };
-    if magic != MAGIC {
-        return Err(OpenError::NotADatabase {
-            path: path.to_owned(),
-        });
-    }
-    // 0 may be our file, if its first pages are still in the write-ahead log.
-    let id = u32::from_be_bytes(*id);
-    if id != 0 && i64::from(id) != schema::APPLICATION_ID {
-        return Err(OpenError::OtherApplication {
-            path: path.to_owned(),
-            application_id: id,
-        });
-    }
-    Ok(Header::Present)
+    Ok(if metadata.len() == 0 {
+        Content::Empty
+    } else {
+        Content::Ours
+    })
 }
 
-/// SQLite gives the files beside it the same mode.
 fn create(path: &Path) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
-    options.write(true).create(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
@@ -265,10 +245,12 @@ async fn examine(
     connection: &mut SqliteConnection,
     options: &Options,
 ) -> Result<(), OpenError> {
-    if identify(path, connection).await? == Header::Absent || !options.check_on_open {
+    if identify(path, connection).await? == Content::Empty || !options.check_on_open {
         return Ok(());
     }
-    let verdict = sqlx::query("PRAGMA quick_check(3)").fetch_all(connection).await;
+    let verdict = sqlx::query("PRAGMA quick_check(3)")
+        .fetch_all(connection)
+        .await;
     let rows = verdict.map_err(|e| failure(path, &e))?;
     let lines: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
     if lines == ["ok"] {
@@ -281,16 +263,21 @@ async fn examine(
 }
 
 /// Whether the database has our tables; an empty one has none.
-async fn identify(path: &Path, connection: &mut SqliteConnection) -> Result<Header, OpenError> {
+async fn identify(path: &Path, connection: &mut SqliteConnection) -> Result<Content, OpenError> {
     let fail = |e: sqlx::Error| failure(path, &e);
     let mut pragma = async |sql: &'static str| -> Result<i64, sqlx::Error> {
-        sqlx::query(sql).fetch_one(&mut *connection).await?.try_get(0)
+        sqlx::query(sql)
+            .fetch_one(&mut *connection)
+            .await?
+            .try_get(0)
     };
     let id = pragma("PRAGMA application_id").await.map_err(fail)?;
     let version = pragma("PRAGMA user_version").await.map_err(fail)?;
-    let tables = pragma("SELECT count(*) FROM sqlite_schema").await.map_err(fail)?;
+    let tables = pragma("SELECT count(*) FROM sqlite_schema")
+        .await
+        .map_err(fail)?;
     if id == 0 && tables == 0 {
-        return Ok(Header::Absent);
+        return Ok(Content::Empty);
     }
     if id != schema::APPLICATION_ID {
         return Err(OpenError::OtherApplication {
@@ -300,7 +287,7 @@ async fn identify(path: &Path, connection: &mut SqliteConnection) -> Result<Head
         });
     }
     match version {
-        schema::VERSION => Ok(Header::Present),
+        schema::VERSION => Ok(Content::Ours),
         newer if newer > schema::VERSION => Err(OpenError::NewerSchema {
             path: path.to_owned(),
             found: newer,
@@ -333,15 +320,18 @@ async fn prepare(path: &Path, writer: &mut SqliteConnection) -> Result<u64, Open
     }
     run(writer, "BEGIN IMMEDIATE").await.map_err(fail)?;
     match identify(path, writer).await? {
-        Header::Present => run(writer, "ROLLBACK").await.map_err(fail)?,
-        Header::Absent => {
+        Content::Ours => run(writer, "ROLLBACK").await.map_err(fail)?,
+        Content::Empty => {
             let sql = format!(
                 "{} PRAGMA application_id = {}; PRAGMA user_version = {};",
                 schema::CREATE,
                 schema::APPLICATION_ID,
                 schema::VERSION
             );
-            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *writer).await.map_err(fail)?;
+            sqlx::raw_sql(AssertSqlSafe(sql))
+                .execute(&mut *writer)
+                .await
+                .map_err(fail)?;
             run(writer, "COMMIT").await.map_err(fail)?;
         }
     }

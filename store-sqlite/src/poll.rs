@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ipledger_core::store::StoreError;
-use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, Row};
 use tokio::time::Instant;
 
 use crate::Shared;
@@ -21,7 +21,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut connection: SqliteConnection) {
     loop {
         tokio::select! {
             biased;
-            _ = tail.wait_for(|tail| tail.closed) => return,
+            _ = tail.wait_for(|tail| tail.closed) => break,
             () = shared.feed.foreign.notified() => seen = None,
             () = tokio::time::sleep_until(next) => {}
         }
@@ -36,6 +36,9 @@ pub(crate) async fn run(shared: Arc<Shared>, mut connection: SqliteConnection) {
         }
         next = Instant::now() + shared.options.poll_interval;
     }
+    if let Err(e) = connection.close().await {
+        tracing::warn!(error = %e, "the polling connection did not close well");
+    }
 }
 
 /// `seen` is the data version up to which the feed is complete; it changes with every commit of
@@ -46,21 +49,33 @@ async fn look(
     seen: &mut Option<i64>,
 ) -> Result<(), StoreError> {
     let fail = |e: sqlx::Error| unavailable(shared.readers.path(), &e);
-    let row = sqlx::query("PRAGMA data_version").fetch_one(&mut *connection).await.map_err(fail)?;
+    let row = sqlx::query("PRAGMA data_version")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(fail)?;
     let version: i64 = row.try_get(0).map_err(fail)?;
     if *seen == Some(version) {
         return Ok(());
     }
     let tail = shared.feed.tail();
-    let now = read::counters(connection, None).await.map_err(fail)?.revision;
+    let now = read::counters(connection, None)
+        .await
+        .map_err(fail)?
+        .revision;
     if now > tail {
         if now - tail > MAX_EVENTS as u64 {
             shared.feed.jump(now);
         } else {
             let events = read::events(connection, (tail, now)).await.map_err(fail)?;
-            let kept = read::counters(connection, None).await.map_err(fail)?.compacted <= tail;
+            let kept = read::counters(connection, None)
+                .await
+                .map_err(fail)?
+                .compacted
+                <= tail;
             if kept {
-                shared.feed.append(tail, now, events.into_iter().map(Arc::new).collect());
+                shared
+                    .feed
+                    .append(tail, now, events.into_iter().map(Arc::new).collect());
             } else {
                 shared.feed.jump(now);
             }

@@ -107,14 +107,19 @@ async fn current(
     requests: &[Request],
 ) -> Result<Vec<Row>, Error> {
     let keys: BTreeSet<Key> = requests.iter().map(Request::key).collect();
-    let keys: Vec<_> = keys.iter().map(|k| [k.kind.name(), &k.namespace, &k.name]).collect();
+    let keys: Vec<_> = keys
+        .iter()
+        .map(|k| [k.kind.name(), &k.namespace, &k.name])
+        .collect();
     let rows = sqlx::query(schema::CURRENT)
         .bind(json!(keys).to_string())
         .fetch_all(connection)
         .await?;
     let mut found = Vec::with_capacity(rows.len());
     for row in &rows {
-        let Some(kind) = kind_named(row.try_get(0)?) else { continue };
+        let Some(kind) = kind_named(row.try_get(0)?) else {
+            continue;
+        };
         found.push(Row {
             key: Key {
                 kind,
@@ -198,7 +203,12 @@ fn after(counters: &Counters, batch: &Batch) -> BTreeMap<&'static str, u64> {
         (schema::REVISION, batch.revision),
         (schema::HISTORY_BYTES, counters.history_bytes + bytes as u64),
     ]);
-    after.extend(batch.changes.iter().map(|change| (change.key.kind.name(), change.revision)));
+    after.extend(
+        batch
+            .changes
+            .iter()
+            .map(|change| (change.key.kind.name(), change.revision)),
+    );
     after
 }
 

@@ -163,9 +163,14 @@ pub(crate) async fn names(
     kind: Kind,
     span: &Span,
 ) -> Result<(u64, Vec<(u64, Name)>), Error> {
-    let rows = spanned(schema::NAMES, kind, span).fetch_all(connection).await?;
+    let rows = spanned(schema::NAMES, kind, span)
+        .fetch_all(connection)
+        .await?;
     let mut entries = rows.iter().map(|row| Ok((number(row, 2)?, name(row)?)));
-    let at = entries.next().transpose()?.map_or(1, |(revision, _)| revision);
+    let at = entries
+        .next()
+        .transpose()?
+        .map_or(1, |(revision, _)| revision);
     Ok((at, entries.collect::<Result<_, Error>>()?))
 }
 
@@ -242,7 +247,9 @@ pub(crate) async fn events_of_kind(
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .fetch_all(connection)
         .await?;
-    rows.iter().filter_map(|row| event_from_row(row).transpose()).collect()
+    rows.iter()
+        .filter_map(|row| event_from_row(row).transpose())
+        .collect()
 }
 
 /// All events after one revision and up to another.
@@ -255,15 +262,15 @@ pub(crate) async fn events(
         .bind(stored(up_to))
         .fetch_all(connection)
         .await?;
-    rows.iter().filter_map(|row| event_from_row(row).transpose()).collect()
+    rows.iter()
+        .filter_map(|row| event_from_row(row).transpose())
+        .collect()
 }
 
 /// Nothing for an event of a kind or form that only a newer version knows.
 fn event_from_row(row: &SqliteRow) -> Result<Option<Event>, Error> {
-    let (Some(kind), Some(op)) = (
-        kind_named(row.try_get(1)?),
-        Op::from_code(row.try_get(2)?),
-    ) else {
+    let (Some(kind), Some(op)) = (kind_named(row.try_get(1)?), Op::from_code(row.try_get(2)?))
+    else {
         return Ok(None);
     };
     let after: Vec<u8> = row.try_get(5)?;

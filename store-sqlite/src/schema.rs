@@ -103,18 +103,15 @@ pub(crate) const REWIND: &str = "WITH RECURSIVE back (revision) AS ( \
      ON e.revision = b.revision WHERE e.previous <= ?2";
 
 /// The events of one kind after a revision and up to another.
-pub(crate) const EVENTS_OF_KIND: &str =
-    "SELECT revision, kind, op, namespace, name, body, before FROM events \
+pub(crate) const EVENTS_OF_KIND: &str = "SELECT revision, kind, op, namespace, name, body, before FROM events \
      WHERE kind = ?1 AND revision > ?2 AND revision <= ?3 ORDER BY revision LIMIT ?4";
 
 /// The events of all kinds after a revision and up to another.
-pub(crate) const EVENTS: &str =
-    "SELECT revision, kind, op, namespace, name, body, before FROM events \
+pub(crate) const EVENTS: &str = "SELECT revision, kind, op, namespace, name, body, before FROM events \
      WHERE revision > ?1 AND revision <= ?2 ORDER BY revision";
 
 /// `?1`: a JSON array of `[kind, namespace, name]`.
-pub(crate) const CURRENT: &str =
-    "SELECT o.kind, o.namespace, o.name, o.id, o.uid, o.revision, o.body \
+pub(crate) const CURRENT: &str = "SELECT o.kind, o.namespace, o.name, o.id, o.uid, o.revision, o.body \
      FROM json_each(?1) AS k CROSS JOIN objects AS o \
      ON o.kind = k.value ->> 0 AND o.namespace = k.value ->> 1 AND o.name = k.value ->> 2";
 
@@ -123,8 +120,7 @@ pub(crate) const DELETE_OBJECTS: &str =
     "DELETE FROM objects WHERE id IN (SELECT value FROM json_each(?1))";
 
 /// The oldest `?1` events, with the size of their bodies.
-pub(crate) const OLDEST_EVENTS: &str =
-    "SELECT revision, time, octet_length(body) + coalesce(octet_length(before), 0) \
+pub(crate) const OLDEST_EVENTS: &str = "SELECT revision, time, octet_length(body) + coalesce(octet_length(before), 0) \
      FROM events ORDER BY revision LIMIT ?1";
 
 /// Forgets the events up to a revision.
@@ -173,7 +169,11 @@ impl Sized {
     /// The statement for the next rows of `left`, and how many of them it takes.
     pub(crate) fn next(&self, left: usize) -> (usize, SqlStr) {
         let [.., largest] = &self.0;
-        let (rows, sql) = self.0.iter().find(|(rows, _)| *rows >= left).unwrap_or(largest);
+        let (rows, sql) = self
+            .0
+            .iter()
+            .find(|(rows, _)| *rows >= left)
+            .unwrap_or(largest);
         (left.min(*rows), sql.clone())
     }
 }

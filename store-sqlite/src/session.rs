@@ -53,10 +53,6 @@ impl Session {
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The connection, outside of a transaction.
     pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection, Error> {
         let connection = match self.connection.take() {
@@ -67,7 +63,10 @@ impl Session {
     }
 
     /// Begins a transaction that holds the write lock, waiting for another process if need be.
-    pub(crate) async fn begin(&mut self, patience: Duration) -> Result<&mut SqliteConnection, Error> {
+    pub(crate) async fn begin(
+        &mut self,
+        patience: Duration,
+    ) -> Result<&mut SqliteConnection, Error> {
         let deadline = Instant::now() + patience;
         let connection = self.connection().await?;
         loop {
@@ -83,7 +82,9 @@ impl Session {
 
     /// Leaves a transaction without writing, whatever has happened in it.
     pub(crate) async fn roll_back(&mut self) {
-        let Some(mut connection) = self.connection.take() else { return };
+        let Some(mut connection) = self.connection.take() else {
+            return;
+        };
         match run(&mut connection, "ROLLBACK").await {
             Ok(()) => self.connection = Some(connection),
             // SQLite has rolled back by itself: "no transaction is active".

@@ -72,7 +72,12 @@ mod tests {
     fn a_span_of_a_namespace_holds_that_namespace_only() {
         let span = Span::of_namespace(Some("b"));
         assert!(holds(&span, &name("b", "a")) && holds(&span, &name("b", "zz")));
-        for other in [name("a", "z"), name("b-c", "a"), name("ba", "a"), name("c", "a")] {
+        for other in [
+            name("a", "z"),
+            name("b-c", "a"),
+            name("ba", "a"),
+            name("c", "a"),
+        ] {
             assert!(!holds(&span, &other), "{other:?}");
         }
         assert!(holds(&Span::of_namespace(None), &name("zz", "zz")));
@@ -83,7 +88,13 @@ mod tests {
         let all = Span::of_namespace(None);
         let cut = name("b", "m");
         let (low, high) = (all.up_to(&cut), all.after(&cut));
-        for n in [name("a", "z"), name("b", "a"), name("b", "m"), name("b", "m-1"), name("c", "a")] {
+        for n in [
+            name("a", "z"),
+            name("b", "a"),
+            name("b", "m"),
+            name("b", "m-1"),
+            name("c", "a"),
+        ] {
             assert!(holds(&low, &n) != holds(&high, &n), "{n:?}");
             assert_eq!(holds(&low, &n), n <= cut, "{n:?}");
         }

@@ -50,7 +50,12 @@ pub(crate) struct Watcher {
 }
 
 /// A watch that is opened at a revision (of the last write at that moment).
-pub(crate) fn open(shared: Arc<Shared>, filter: Filter, begin: Begin, opened_at: u64) -> WatchStream {
+pub(crate) fn open(
+    shared: Arc<Shared>,
+    filter: Filter,
+    begin: Begin,
+    opened_at: u64,
+) -> WatchStream {
     let (position, existing) = match begin {
         Begin::Existing(existing) => (opened_at, existing),
         Begin::After(revision) => (revision, Vec::new()),
@@ -96,7 +101,8 @@ impl Watcher {
             } else if self.position < tail.revision {
                 self.follow(tail.revision).await?;
             } else if self.sync_at.is_none() && self.owes_bookmark() {
-                self.ready.push_back(WatchEvent::Bookmark(Revision(self.position)));
+                self.ready
+                    .push_back(WatchEvent::Bookmark(Revision(self.position)));
             } else {
                 self.wait().await;
             }
@@ -146,7 +152,8 @@ impl Watcher {
                     then
                 }
             };
-            self.ready.extend(object.and_then(|o| existing(&self.filter, &o)));
+            self.ready
+                .extend(object.and_then(|o| existing(&self.filter, &o)));
         }
         Ok(())
     }
@@ -208,7 +215,13 @@ async fn check_kept(
 /// What an object that existed when the watch was opened is to it.
 fn existing(filter: &Filter, object: &Stored) -> Option<WatchEvent> {
     match object.object(filter.kind) {
-        Ok(object) => filter.matches(&object).then_some(WatchEvent::Applied(object)),
-        Err(reason) => Some(unreadable(&object.key(filter.kind), object.revision, &reason)),
+        Ok(object) => filter
+            .matches(&object)
+            .then_some(WatchEvent::Applied(object)),
+        Err(reason) => Some(unreadable(
+            &object.key(filter.kind),
+            object.revision,
+            &reason,
+        )),
     }
 }

@@ -30,7 +30,7 @@ const STEP_BACK: Duration = Duration::from_millis(2);
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 pub(crate) enum Command {
-    Write(Request, Reply<Done>),
+    Write(Box<Request>, Reply<Done>),
     /// Forget the history up to a revision.
     Compact(Revision, Reply<Revision>),
     /// Finish what came before, and end.
@@ -46,6 +46,14 @@ pub(crate) struct Writer {
     /// The revision after the last batch.
     last: u64,
     contended_until: Option<Instant>,
+}
+
+/// What has waited in the queue.
+#[derive(Default)]
+struct Drained {
+    requests: Vec<Request>,
+    replies: Vec<Reply<Done>>,
+    close: Option<Reply<()>>,
 }
 
 impl Writer {
@@ -79,13 +87,13 @@ impl Writer {
                 () = tokio::time::sleep_until(self.compactor.due()) => continue,
             };
             let Some(first) = first else { break };
-            let (writes, close) = self.drain(first);
-            if !writes.is_empty() {
-                self.write(writes).await;
+            let drained = self.drain(first);
+            if !drained.requests.is_empty() {
+                self.write(drained.requests, drained.replies).await;
                 self.session.checkpoint_if_large().await;
                 self.step_back().await;
             }
-            if let Some(reply) = close {
+            if let Some(reply) = drained.close {
                 let closed = self.session.close().await;
                 let path = self.shared.readers.path();
                 let _ = reply.send(closed.map_err(|e| unavailable(path, &e)));
@@ -98,23 +106,31 @@ impl Writer {
     }
 
     /// Everything that waits, up to the bound. Writes whose caller has gone are left out.
-    fn drain(&mut self, first: Command) -> (Vec<(Request, Reply<Done>)>, Option<Reply<()>>) {
-        let mut writes = Vec::new();
+    fn drain(&mut self, first: Command) -> Drained {
+        let mut drained = Drained::default();
         let mut next = Some(first);
         while let Some(command) = next {
             match command {
                 Command::Write(_, reply) if reply.is_closed() => {}
-                Command::Write(request, reply) => writes.push((request, reply)),
+                Command::Write(request, reply) => {
+                    drained.requests.push(*request);
+                    drained.replies.push(reply);
+                }
                 Command::Compact(revision, reply) => self.compactor.force(revision, reply),
-                Command::Close(reply) => return (writes, Some(reply)),
+                Command::Close(reply) => {
+                    drained.close = Some(reply);
+                    break;
+                }
             }
-            next = if writes.len() < MAX_BATCH { self.queue.try_recv().ok() } else { None };
+            if drained.requests.len() == MAX_BATCH {
+                break;
+            }
+            next = self.queue.try_recv().ok();
         }
-        (writes, None)
+        drained
     }
 
-    async fn write(&mut self, writes: Vec<(Request, Reply<Done>)>) {
-        let (requests, replies): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
+    async fn write(&mut self, requests: Vec<Request>, replies: Vec<Reply<Done>>) {
         let answers = match self.transact(requests).await {
             Ok(answers) => answers,
             // The batch as a whole has failed.
@@ -172,14 +188,19 @@ impl Writer {
         }
         shared.stats.writes.fetch_add(changes.len() as u64, Relaxed);
         shared.stats.commits.fetch_add(1, Relaxed);
-        let events = changes.into_iter().map(|change| Arc::new(change.into_event()));
+        let events = changes
+            .into_iter()
+            .map(|change| Arc::new(change.into_event()));
         shared.feed.append(from, to, events.collect());
         Ok(decided.into_iter().map(|d| d.answer).collect())
     }
 
     /// Leaves the lock to another process, if one has written lately.
     async fn step_back(&mut self) {
-        if self.contended_until.is_some_and(|until| Instant::now() < until) {
+        if self
+            .contended_until
+            .is_some_and(|until| Instant::now() < until)
+        {
             tokio::time::sleep(STEP_BACK).await;
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ipledger_core::api::Key;
-use ipledger_core::store::{Capabilities, Revision, Store};
+use ipledger_core::store::{Capabilities, MemoryStore, Revision, Store};
 
 /// A kind of ledger.
 #[async_trait]
@@ -29,8 +29,8 @@ pub(crate) trait Hooks: Send + Sync {
     /// Forgets the history up to and with this revision.
     async fn compact(&self, revision: Revision) -> Option<()>;
 
-    /// Ends all open watches, as a lost connection does.
-    async fn break_watches(&self);
+    /// Ends all open watches, as a lost connection does. The client may be another one afterwards.
+    async fn break_watches(&mut self);
 
     /// Makes the stored form of an existing object unreadable, behind the back of the store.
     async fn damage(&self, key: &Key);
@@ -73,8 +73,10 @@ impl Ledger {
         done
     }
 
-    pub(crate) async fn break_watches(&self) {
+    pub(crate) async fn break_watches(&mut self) {
+        self.drop_client();
         self.hooks.break_watches().await;
+        self.store = self.hooks.store();
     }
 
     pub(crate) async fn damage(&self, key: &Key) {
@@ -94,11 +96,18 @@ impl Ledger {
     /// Restarts the ledger; `false` if the backend says that it is not durable.
     pub(crate) async fn restart(&mut self) -> bool {
         let durable = self.capabilities().durable;
-        // No client may keep the old ledger open.
-        self.store = Arc::new(ipledger_core::store::MemoryStore::default());
+        self.drop_client();
         let restarted = self.hooks.restart().await.is_some();
         self.store = self.hooks.store();
-        assert_eq!(restarted, durable, "what is durable, and only that, outlives a restart");
+        assert_eq!(
+            restarted, durable,
+            "what is durable, and only that, outlives a restart"
+        );
         restarted
+    }
+
+    /// So that nobody but the hooks keeps the ledger open.
+    fn drop_client(&mut self) {
+        self.store = Arc::new(MemoryStore::default());
     }
 }

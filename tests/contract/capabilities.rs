@@ -33,7 +33,11 @@ fn sized(name: &str, bytes: usize) -> Object {
 
 fn too_large<T: std::fmt::Debug>(result: Result<T, StoreError>, named: &str, max: usize) {
     match result {
-        Err(StoreError::TooLarge { key: of, size, limit }) => {
+        Err(StoreError::TooLarge {
+            key: of,
+            size,
+            limit,
+        }) => {
             assert_eq!((of, limit), (key(named), max));
             assert!(size > limit, "{size} is not more than {limit}");
         }
@@ -97,7 +101,11 @@ async fn an_object_of_the_largest_size_can_be_marked_and_deleted(l: Ledger) {
     let max = l.capabilities().max_object_bytes;
     let created = create(&*l.store, sized("web", max - ROOM).hold(HOLD)).await;
     let size = serde_json::to_vec(&created).unwrap().len();
-    let grown = format!("{}{}", created.fields["extension"].as_str().unwrap(), "x".repeat(max - size - 10));
+    let grown = format!(
+        "{}{}",
+        created.fields["extension"].as_str().unwrap(),
+        "x".repeat(max - size - 10)
+    );
     let full = update(&*l.store, created.field("extension", json!(grown))).await;
     assert!(serde_json::to_vec(&full).unwrap().len() > max - 20);
     let marked = delete(&*l.store, &key("web")).await;
@@ -143,5 +151,8 @@ async fn a_cheap_barrier_costs_no_list(l: Ledger) {
         lists.push(time(&*l.store, false).await);
     }
     let (barrier, list) = (barriers.iter().min().unwrap(), lists.iter().min().unwrap());
-    assert!(barrier < list, "a barrier takes {barrier:?}, a list of 6 MB {list:?}");
+    assert!(
+        barrier < list,
+        "a barrier takes {barrier:?}, a list of 6 MB {list:?}"
+    );
 }

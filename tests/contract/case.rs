@@ -14,7 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a whole case may take.
 const CASE_LIMIT: Duration = Duration::from_secs(120);
 
-type Run = fn(Ledger) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+type Run = fn(Ledger) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// One sentence of the contract.
 #[derive(Clone, Copy)]

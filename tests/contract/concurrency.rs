@@ -39,6 +39,8 @@ const CLAIMS: Kind = Kind::IPAddressClaim;
 async fn count_up(store: &dyn Store, name: &str) -> Object {
     loop {
         let current = latest(store, &key(name)).await;
+        // Also where one thread does all: here others may come between.
+        tokio::task::yield_now().await;
         let count = current.fields["spec"]["count"].as_u64().unwrap_or(0);
         let next = current.field("spec", json!({"count": count + 1}));
         match store.update(next, Part::Main).await {
@@ -73,7 +75,11 @@ async fn many_writers_on_one_counter_lose_nothing(l: Ledger) {
 
 async fn two_clients_on_one_counter_lose_nothing(l: Ledger) {
     if let Some(other) = l.second_client().await {
-        count_with(&[l.store.clone(), other.clone(), l.store.clone(), other], 25).await;
+        count_with(
+            &[l.store.clone(), other.clone(), l.store.clone(), other],
+            25,
+        )
+        .await;
     }
 }
 
@@ -95,7 +101,11 @@ async fn of_many_creates_of_one_name_exactly_one_wins(l: Ledger) {
     for round in 0..5 {
         let name = format!("web-{round}");
         let results = at_once(16, |i| {
-            let store = if i % 2 == 0 { l.store.clone() } else { other.clone() };
+            let store = if i % 2 == 0 {
+                l.store.clone()
+            } else {
+                other.clone()
+            };
             let new = claim(&name).asking(&format!("class-{i}"));
             async move { store.create(new).await }
         })
@@ -121,7 +131,10 @@ async fn of_many_deletes_of_one_object_exactly_one_happens(l: Ledger) {
     let mut reader = Reader::claims_from_now(&*l.store).await;
     let results = at_once(16, |_| {
         let store = l.store.clone();
-        let by_uid = Preconditions { uid: Some(created.metadata.uid.clone()), revision: None };
+        let by_uid = Preconditions {
+            uid: Some(created.metadata.uid.clone()),
+            revision: None,
+        };
         async move { store.delete(&key("web"), &by_uid).await }
     })
     .await;
@@ -205,20 +218,35 @@ async fn spec_and_status_written_at_once_both_survive(l: Ledger) {
     })
     .await;
     let end = latest(&*l.store, &key("web")).await;
-    assert_eq!((&end.fields["spec"]["count"], &end.fields["status"]["count"]), (&json!(25), &json!(25)));
+    assert_eq!(
+        (&end.fields["spec"]["count"], &end.fields["status"]["count"]),
+        (&json!(25), &json!(25))
+    );
     assert_eq!(end.metadata.generation, 26);
 }
 
 async fn sixty_four_callers_that_read_then_write_are_never_told_busy(l: Ledger) {
     let other = l.second_client().await.unwrap_or(l.store.clone());
     at_once(64, |i| {
-        let store = if i % 2 == 0 { l.store.clone() } else { other.clone() };
+        let store = if i % 2 == 0 {
+            l.store.clone()
+        } else {
+            other.clone()
+        };
         async move {
             let name = format!("c-{i}");
             create(&*store, claim(&name)).await;
             for n in 0..4 {
                 let current = latest(&*store, &key(&name)).await;
-                list(&*store, CLAIMS, &ListOptions { limit: Some(5), ..Default::default() }).await;
+                list(
+                    &*store,
+                    CLAIMS,
+                    &ListOptions {
+                        limit: Some(5),
+                        ..Default::default()
+                    },
+                )
+                .await;
                 update(&*store, current.asking(&format!("class-{n}"))).await;
             }
         }
@@ -250,7 +278,10 @@ fn writers(store: &Arc<dyn Store>, rounds: usize) -> JoinSet<()> {
 
 /// What a list shows, in short.
 fn state(objects: &[Object]) -> BTreeMap<String, Revision> {
-    objects.iter().map(|o| (o.metadata.name.clone(), revision(o))).collect()
+    objects
+        .iter()
+        .map(|o| (o.metadata.name.clone(), revision(o)))
+        .collect()
 }
 
 /// What the events make of a state.
@@ -261,7 +292,10 @@ fn apply(state: &mut BTreeMap<String, Revision>, events: &[WatchEvent]) {
             WatchEvent::Applied(_) => state.insert(name, event.revision()),
             WatchEvent::Deleted(_) => {
                 let known = state.remove(&name);
-                assert!(known.is_some(), "{name} was deleted and had never been applied");
+                assert!(
+                    known.is_some(),
+                    "{name} was deleted and had never been applied"
+                );
                 known
             }
             other => panic!("{other:?}"),
@@ -278,8 +312,15 @@ async fn revisions_that_are_read_never_go_back_under_writers(l: Ledger) {
         assert!(page.revision >= last, "{} after {last}", page.revision);
         last = page.revision;
         let newest = page.items.iter().map(revision).max().unwrap_or_default();
-        assert!(newest <= page.revision, "{newest} in a list of {}", page.revision);
-        assert!(barrier >= newest, "the barrier {barrier} does not cover {newest}");
+        assert!(
+            newest <= page.revision,
+            "{newest} in a list of {}",
+            page.revision
+        );
+        assert!(
+            barrier >= newest,
+            "the barrier {barrier} does not cover {newest}"
+        );
         while tasks.try_join_next().is_some() {}
         tokio::task::yield_now().await;
     }
@@ -326,7 +367,10 @@ async fn watches_opened_under_writers_join_history_and_present_without_hole(l: L
     let mut whole = Reader::claims(&*l.store, WatchFrom::After(start)).await;
     opened.push((BTreeMap::new(), {
         let mut first = Reader::claims(&*l.store, WatchFrom::After(start)).await;
-        assert_eq!(whole.reach(revision(&end)).await, first.reach(revision(&end)).await);
+        assert_eq!(
+            whole.reach(revision(&end)).await,
+            first.reach(revision(&end)).await
+        );
         Reader::claims(&*l.store, WatchFrom::After(start)).await
     }));
     for (mut objects, mut reader) in opened {
@@ -351,7 +395,11 @@ async fn lists_under_writers_are_one_moment_each(l: Ledger) {
     let events = reader.reach(revision(&end)).await;
     for page in pages {
         let (mut objects, until) = (BTreeMap::new(), page.revision);
-        let then: Vec<_> = events.iter().filter(|e| e.revision() <= until).cloned().collect();
+        let then: Vec<_> = events
+            .iter()
+            .filter(|e| e.revision() <= until)
+            .cloned()
+            .collect();
         apply(&mut objects, &then);
         assert_eq!(state(&page.items), objects, "at {until}");
     }
@@ -360,7 +408,10 @@ async fn lists_under_writers_are_one_moment_each(l: Ledger) {
 async fn pages_under_writers_show_one_revision(l: Ledger) {
     let mut tasks = writers(&l.store, 10);
     while !tasks.is_empty() {
-        let mut options = ListOptions { limit: Some(3), ..Default::default() };
+        let mut options = ListOptions {
+            limit: Some(3),
+            ..Default::default()
+        };
         let (mut revisions, mut seen) = (BTreeSet::new(), BTreeSet::new());
         loop {
             let page = list(&*l.store, CLAIMS, &options).await;
@@ -399,8 +450,15 @@ async fn a_caller_that_gives_up_leaves_the_store_whole(l: Ledger) {
     let mut objects = BTreeMap::new();
     apply(&mut objects, &reader.reach(revision(&end)).await);
     let listed = state(&list_claims(&*l.store).await.items);
-    let settled: BTreeSet<_> = listed.keys().filter(|n| !n.starts_with("c-")).cloned().collect();
-    assert_eq!(settled, BTreeSet::from(["counter".to_owned(), "end".to_owned()]));
+    let settled: BTreeSet<_> = listed
+        .keys()
+        .filter(|n| !n.starts_with("c-"))
+        .cloned()
+        .collect();
+    assert_eq!(
+        settled,
+        BTreeSet::from(["counter".to_owned(), "end".to_owned()])
+    );
     // An abandoned create may still land after the list; what the watch saw must be in it.
     for (name, revision) in objects {
         assert_eq!(listed.get(&name), Some(&revision), "{name}");

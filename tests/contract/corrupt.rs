@@ -2,7 +2,8 @@
 
 use ipledger_core::api::{Key, Kind};
 use ipledger_core::store::{
-    Deletion, ErrorClass, ListOptions, Part, Preconditions, ReadAt, StoreError, WatchEvent, WatchFrom,
+    Deletion, ErrorClass, ListOptions, Part, Preconditions, ReadAt, StoreError, WatchEvent,
+    WatchFrom,
 };
 
 use crate::backend::Ledger;
@@ -47,7 +48,10 @@ async fn a_list_names_the_unreadable_object_and_has_all_others(l: Ledger) {
     damaged(&l).await;
     let page = list_claims(&*l.store).await;
     assert_eq!(names(&page.items), ["a", "c"]);
-    assert_eq!(page.corrupt.iter().map(corrupt_key).collect::<Vec<_>>(), [key("bad")]);
+    assert_eq!(
+        page.corrupt.iter().map(corrupt_key).collect::<Vec<_>>(),
+        [key("bad")]
+    );
 }
 
 async fn pages_go_past_an_unreadable_object_and_name_it_once(l: Ledger) {
@@ -56,7 +60,10 @@ async fn pages_go_past_an_unreadable_object_and_name_it_once(l: Ledger) {
         l.damage(&key(name)).await;
     }
     for limit in 1..=3 {
-        let mut options = ListOptions { limit: Some(limit), ..Default::default() };
+        let mut options = ListOptions {
+            limit: Some(limit),
+            ..Default::default()
+        };
         let (mut items, mut corrupt) = (Vec::new(), Vec::new());
         for _ in 0..10 {
             let page = list(&*l.store, Kind::IPAddressClaim, &options).await;
@@ -87,14 +94,20 @@ async fn an_open_watch_goes_on_past_an_unreadable_object(l: Ledger) {
     let last = create(&*l.store, claim("c")).await;
     let told = told(&reader.reach(revision(&last)).await);
     // A backend that is damaged from below cannot know it, so it may be silent about `bad`.
-    assert_eq!(told.into_iter().filter(|e| e != "?bad").collect::<Vec<_>>(), ["+c"]);
+    assert_eq!(
+        told.into_iter().filter(|e| e != "?bad").collect::<Vec<_>>(),
+        ["+c"]
+    );
 }
 
 async fn an_unreadable_object_cannot_be_updated(l: Ledger) {
     let created = create(&*l.store, claim("bad")).await;
     l.damage(&key("bad")).await;
     for part in [Part::Main, Part::Status] {
-        let e = l.store.update(created.clone().asking("x").phase("Bound"), part).await;
+        let e = l
+            .store
+            .update(created.clone().asking("x").phase("Bound"), part)
+            .await;
         assert_eq!(corrupt_key(&e.unwrap_err()), key("bad"));
     }
 }
@@ -106,7 +119,12 @@ async fn an_unreadable_object_still_holds_its_name(l: Ledger) {
 
 async fn an_unreadable_object_can_be_deleted_and_created_anew(l: Ledger) {
     damaged(&l).await;
-    match l.store.delete(&key("bad"), &Preconditions::default()).await.unwrap() {
+    match l
+        .store
+        .delete(&key("bad"), &Preconditions::default())
+        .await
+        .unwrap()
+    {
         Deletion::Gone(last) => assert_eq!(last.key(), key("bad")),
         other @ Deletion::Finalizing(_) => panic!("{other:?}"),
     }

@@ -96,7 +96,9 @@ async fn creating_what_exists_answers_with_the_uid_of_the_holder(l: Ledger) {
 
 async fn creating_what_exists_answers_with_the_operation_id_of_the_holder(l: Ledger) {
     let mut mine = claim("web");
-    mine.metadata.annotations.insert(OPERATION.to_owned(), "op-1".to_owned());
+    mine.metadata
+        .annotations
+        .insert(OPERATION.to_owned(), "op-1".to_owned());
     create(&*l.store, mine.clone()).await;
     match l.store.create(mine).await {
         Err(StoreError::AlreadyExists { operation, .. }) => {
@@ -108,7 +110,10 @@ async fn creating_what_exists_answers_with_the_operation_id_of_the_holder(l: Led
 
 async fn a_refused_create_leaves_the_existing_object_alone(l: Ledger) {
     let first = create(&*l.store, claim("web")).await;
-    assert_fails!(l.store.create(claim("web").asking("other")).await, AlreadyExists);
+    assert_fails!(
+        l.store.create(claim("web").asking("other")).await,
+        AlreadyExists
+    );
     assert_eq!(latest(&*l.store, &key("web")).await, first);
 }
 
@@ -129,7 +134,10 @@ async fn one_name_in_two_kinds_is_two_objects(l: Ledger) {
 
 async fn a_create_drops_the_status(l: Ledger) {
     create(&*l.store, claim("web").phase("Bound")).await;
-    assert_eq!(latest(&*l.store, &key("web")).await.fields.get("status"), None);
+    assert_eq!(
+        latest(&*l.store, &key("web")).await.fields.get("status"),
+        None
+    );
 }
 
 async fn a_create_takes_no_mark_generation_or_time_from_the_caller(l: Ledger) {
@@ -143,8 +151,15 @@ async fn a_create_takes_no_mark_generation_or_time_from_the_caller(l: Ledger) {
 }
 
 async fn a_create_keeps_labels_annotations_and_finalizers(l: Ledger) {
-    let mut new = claim("web").label("example.com/a", "b").hold(HOLD).hold(ALSO).hold(HOLD);
-    new.metadata.annotations.insert("example.com/Note".to_owned(), "any text, ünd mehr".to_owned());
+    let mut new = claim("web")
+        .label("example.com/a", "b")
+        .hold(HOLD)
+        .hold(ALSO)
+        .hold(HOLD);
+    new.metadata.annotations.insert(
+        "example.com/Note".to_owned(),
+        "any text, ünd mehr".to_owned(),
+    );
     create(&*l.store, new.clone()).await;
     let stored = latest(&*l.store, &key("web")).await.metadata;
     assert_eq!(stored.labels, new.metadata.labels);
@@ -155,7 +170,10 @@ async fn a_create_keeps_labels_annotations_and_finalizers(l: Ledger) {
 async fn a_create_with_a_uid_or_a_revision_is_invalid(l: Ledger) {
     let mut with_uid = claim("web");
     with_uid.metadata.uid = "mine".to_owned();
-    assert_eq!(invalid_fields(l.store.create(with_uid).await), ["metadata.uid"]);
+    assert_eq!(
+        invalid_fields(l.store.create(with_uid).await),
+        ["metadata.uid"]
+    );
     let with_revision = claim("web").at(Some(Revision(1)));
     let refused = l.store.create(with_revision).await;
     assert_eq!(invalid_fields(refused), ["metadata.resourceVersion"]);
@@ -163,14 +181,20 @@ async fn a_create_with_a_uid_or_a_revision_is_invalid(l: Ledger) {
 
 async fn a_create_with_a_bad_name_or_namespace_is_invalid(l: Ledger) {
     let long = "a".repeat(254);
-    for name in ["", "Web", "a_b", "a/b", "-a", "a-", "a..b", "ä", " a", "a\0", &long] {
+    for name in [
+        "", "Web", "a_b", "a/b", "-a", "a-", "a..b", "ä", " a", "a\0", &long,
+    ] {
         let refused = l.store.create(claim(name)).await;
         assert_eq!(invalid_fields(refused), ["metadata.name"], "{name:?}");
     }
     let long = "a".repeat(64);
     for namespace in ["Team", "a.b", "a/b", "-a", &long] {
         let refused = l.store.create(claim_in(namespace, "web")).await;
-        assert_eq!(invalid_fields(refused), ["metadata.namespace"], "{namespace:?}");
+        assert_eq!(
+            invalid_fields(refused),
+            ["metadata.namespace"],
+            "{namespace:?}"
+        );
     }
 }
 
@@ -179,12 +203,18 @@ async fn a_namespaced_kind_needs_a_namespace_and_a_cluster_kind_has_none(l: Ledg
     assert_eq!(invalid_fields(refused), ["metadata.namespace"]);
     let mut class = class("public");
     class.metadata.namespace = TEAM.to_owned();
-    assert_eq!(invalid_fields(l.store.create(class).await), ["metadata.namespace"]);
+    assert_eq!(
+        invalid_fields(l.store.create(class).await),
+        ["metadata.namespace"]
+    );
 }
 
 async fn bad_labels_annotations_and_finalizers_are_named(l: Ledger) {
     let mut annotated = claim("c");
-    annotated.metadata.annotations.insert("no name/".to_owned(), String::new());
+    annotated
+        .metadata
+        .annotations
+        .insert("no name/".to_owned(), String::new());
     for (object, field) in [
         (claim("a").label("a b", "c"), "metadata.labels"),
         (claim("b").label("a", "b c"), "metadata.labels"),
@@ -202,7 +232,10 @@ async fn names_of_the_greatest_length_are_possible(l: Ledger) {
 }
 
 async fn a_refused_create_leaves_nothing_behind(l: Ledger) {
-    assert_fails!(l.store.create(claim("web").label("a", "b c")).await, Invalid);
+    assert_fails!(
+        l.store.create(claim("web").label("a", "b c")).await,
+        Invalid
+    );
     assert!(is_absent(&*l.store, &key("web")).await);
     assert!(list_claims(&*l.store).await.items.is_empty());
 }
@@ -239,8 +272,22 @@ async fn text_survives_exactly(l: Ledger) {
 }
 
 async fn numbers_survive_exactly(l: Ledger) {
-    let value = json!([0, -1, 1, u64::MAX, i64::MIN, 9_007_199_254_740_993_u64, 0.1, -0.5, 1.5e300,
-        1e-7, 123_456_789.123_456_79, true, false, null]);
+    let value = json!([
+        0,
+        -1,
+        1,
+        u64::MAX,
+        i64::MIN,
+        9_007_199_254_740_993_u64,
+        0.1,
+        -0.5,
+        1.5e300,
+        1e-7,
+        123_456_789.123_456_79,
+        true,
+        false,
+        null
+    ]);
     assert_eq!(echo(&*l.store, "web", value.clone()).await, value);
 }
 
@@ -256,10 +303,17 @@ async fn a_read_at_a_revision_that_is_reached_answers(l: Ledger) {
     let created = create(&*l.store, claim("web")).await;
     let next = update(&*l.store, created.clone().asking("other")).await;
     for at in [revision(&created), revision(&next)] {
-        let read = l.store.get(&key("web"), ReadAt::NotOlderThan(at)).await.unwrap();
+        let read = l
+            .store
+            .get(&key("web"), ReadAt::NotOlderThan(at))
+            .await
+            .unwrap();
         assert!(revision(&read) >= at, "{at}");
     }
-    let absent = l.store.get(&key("x"), ReadAt::NotOlderThan(revision(&next))).await;
+    let absent = l
+        .store
+        .get(&key("x"), ReadAt::NotOlderThan(revision(&next)))
+        .await;
     assert_fails!(absent, NotFound);
 }
 
@@ -267,7 +321,10 @@ async fn a_read_at_a_future_revision_is_unavailable_and_never_not_found(l: Ledge
     let created = create(&*l.store, claim("web")).await;
     let future = Revision(revision(&created).0 + 1_000_000);
     for name in ["web", "absent"] {
-        assert_fails!(l.store.get(&key(name), ReadAt::NotOlderThan(future)).await, Unavailable);
+        assert_fails!(
+            l.store.get(&key(name), ReadAt::NotOlderThan(future)).await,
+            Unavailable
+        );
     }
 }
 
@@ -277,9 +334,19 @@ async fn a_typed_object_is_read_as_it_was_created(l: Ledger) {
     let created = l.store.create_resource(&wanted).await.unwrap();
     let key = Key::address("ip-192-0-2-1");
     assert_eq!(created.spec, wanted.spec);
-    let found = l.store.find::<IPAddressSpec>(&key, ReadAt::Latest).await.unwrap();
+    let found = l
+        .store
+        .find::<IPAddressSpec>(&key, ReadAt::Latest)
+        .await
+        .unwrap();
     assert_eq!(found, Some(created));
     let absent = Key::address("ip-192-0-2-2");
-    assert_eq!(l.store.find::<IPAddressSpec>(&absent, ReadAt::Latest).await.unwrap(), None);
+    assert_eq!(
+        l.store
+            .find::<IPAddressSpec>(&absent, ReadAt::Latest)
+            .await
+            .unwrap(),
+        None
+    );
     assert_eq!(l.store.list_all::<IPAddressSpec>().await.unwrap().len(), 1);
 }

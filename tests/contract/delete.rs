@@ -24,7 +24,12 @@ cases![
 async fn a_delete_returns_the_last_state_with_the_revision_of_the_deletion(l: Ledger) {
     let created = create(&*l.store, claim("web")).await;
     let current = update_status(&*l.store, created.phase("Bound")).await;
-    match l.store.delete(&key("web"), &Preconditions::default()).await.unwrap() {
+    match l
+        .store
+        .delete(&key("web"), &Preconditions::default())
+        .await
+        .unwrap()
+    {
         Deletion::Gone(last) => {
             assert!(revision(&last) > revision(&current));
             assert_eq!(last.clone().at(current.revision()), current);
@@ -39,7 +44,10 @@ async fn a_deleted_object_is_in_no_read_and_no_list(l: Ledger) {
     assert!(is_absent(&*l.store, &key("a")).await);
     let page = list_claims(&*l.store).await;
     assert_eq!(names(&page.items), ["b"]);
-    assert!(page.revision >= revision(&gone), "the list is as new as the deletion");
+    assert!(
+        page.revision >= revision(&gone),
+        "the list is as new as the deletion"
+    );
 }
 
 async fn deleting_what_does_not_exist_is_not_found(l: Ledger) {
@@ -50,7 +58,10 @@ async fn deleting_what_does_not_exist_is_not_found(l: Ledger) {
 async fn deleting_twice_is_not_found_the_second_time(l: Ledger) {
     let created = create(&*l.store, claim("web")).await;
     delete(&*l.store, &key("web")).await;
-    let by_uid = Preconditions { uid: Some(created.metadata.uid), revision: None };
+    let by_uid = Preconditions {
+        uid: Some(created.metadata.uid),
+        revision: None,
+    };
     assert_fails!(l.store.delete(&key("web"), &by_uid).await, NotFound);
 }
 
@@ -68,7 +79,10 @@ async fn a_delete_with_the_uid_and_revision_of_the_object_happens(l: Ledger) {
 
 async fn a_delete_with_another_uid_fails_its_precondition_and_writes_nothing(l: Ledger) {
     let created = create(&*l.store, claim("web")).await;
-    let other = Preconditions { uid: Some("another".to_owned()), revision: None };
+    let other = Preconditions {
+        uid: Some("another".to_owned()),
+        revision: None,
+    };
     match l.store.delete(&key("web"), &other).await {
         Err(StoreError::PreconditionFailed { key: named, reason }) => {
             assert_eq!(named, key("web"));
@@ -83,8 +97,14 @@ async fn a_delete_with_an_old_revision_fails_its_precondition_and_writes_nothing
     let created = create(&*l.store, claim("web")).await;
     let current = update(&*l.store, created.clone().asking("other")).await;
     for seen in [revision(&created), Revision(revision(&current).0 + 1)] {
-        let preconditions = Preconditions { uid: None, revision: Some(seen) };
-        assert_fails!(l.store.delete(&key("web"), &preconditions).await, PreconditionFailed);
+        let preconditions = Preconditions {
+            uid: None,
+            revision: Some(seen),
+        };
+        assert_fails!(
+            l.store.delete(&key("web"), &preconditions).await,
+            PreconditionFailed
+        );
     }
     assert_eq!(latest(&*l.store, &key("web")).await, current);
 }
@@ -92,11 +112,18 @@ async fn a_delete_with_an_old_revision_fails_its_precondition_and_writes_nothing
 async fn a_delete_needs_both_uid_and_revision_if_both_are_given(l: Ledger) {
     let created = create(&*l.store, claim("web")).await;
     let current = update(&*l.store, created.clone().asking("other")).await;
-    for (uid, seen) in
-        [("another", current.revision()), (current.metadata.uid.as_str(), created.revision())]
-    {
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), revision: seen };
-        assert_fails!(l.store.delete(&key("web"), &preconditions).await, PreconditionFailed);
+    for (uid, seen) in [
+        ("another", current.revision()),
+        (current.metadata.uid.as_str(), created.revision()),
+    ] {
+        let preconditions = Preconditions {
+            uid: Some(uid.to_owned()),
+            revision: seen,
+        };
+        assert_fails!(
+            l.store.delete(&key("web"), &preconditions).await,
+            PreconditionFailed
+        );
     }
     assert_eq!(latest(&*l.store, &key("web")).await, current);
 }
@@ -118,8 +145,14 @@ async fn a_delete_by_the_old_uid_spares_the_object_recreated_under_its_name(l: L
     let old = create(&*l.store, claim("web")).await;
     delete(&*l.store, &key("web")).await;
     let new = create(&*l.store, claim("web")).await;
-    let by_uid = Preconditions { uid: Some(old.metadata.uid), revision: None };
-    assert_fails!(l.store.delete(&key("web"), &by_uid).await, PreconditionFailed);
+    let by_uid = Preconditions {
+        uid: Some(old.metadata.uid),
+        revision: None,
+    };
+    assert_fails!(
+        l.store.delete(&key("web"), &by_uid).await,
+        PreconditionFailed
+    );
     assert_eq!(latest(&*l.store, &key("web")).await, new);
 }
 

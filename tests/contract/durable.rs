@@ -21,7 +21,11 @@ cases![
 ];
 
 async fn every_acknowledged_write_outlives_a_restart(mut l: Ledger) {
-    let a = create(&*l.store, claim("a").label("x", "y").field("extension", json!([1]))).await;
+    let a = create(
+        &*l.store,
+        claim("a").label("x", "y").field("extension", json!([1])),
+    )
+    .await;
     let a = update_status(&*l.store, a.phase("Bound")).await;
     create(&*l.store, claim("b").hold(HOLD)).await;
     let b = delete(&*l.store, &key("b")).await;
@@ -68,7 +72,10 @@ async fn a_watch_resumes_across_a_restart_without_hole_or_repeat(mut l: Ledger) 
     if l.restart().await {
         let mut reader = Reader::claims(&*l.store, WatchFrom::After(seen)).await;
         let last = create(&*l.store, claim("c")).await;
-        assert_eq!(told(&reader.reach(revision(&last)).await), ["+b", "-a", "+c"]);
+        assert_eq!(
+            told(&reader.reach(revision(&last)).await),
+            ["+b", "-a", "+c"]
+        );
     }
 }
 
@@ -82,15 +89,17 @@ async fn a_compaction_outlives_a_restart(mut l: Ledger) {
             Ok(mut stream) => futures::StreamExt::next(&mut stream).await.unwrap(),
         };
         assert_fails!(expired, Expired);
-        let mut reader =
-            Reader::claims(&*l.store, WatchFrom::After(revision(&writes[1]))).await;
+        let mut reader = Reader::claims(&*l.store, WatchFrom::After(revision(&writes[1]))).await;
         assert_eq!(told(&reader.reach(revision(&writes[2])).await), ["+c"]);
     }
 }
 
 async fn a_continue_token_works_across_a_restart(mut l: Ledger) {
     create_claims(&*l.store, &["a", "b", "c"]).await;
-    let mut options = ListOptions { limit: Some(2), ..Default::default() };
+    let mut options = ListOptions {
+        limit: Some(2),
+        ..Default::default()
+    };
     let first = list(&*l.store, Kind::IPAddressClaim, &options).await;
     delete(&*l.store, &key("c")).await;
     if l.restart().await {

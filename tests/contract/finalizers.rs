@@ -43,7 +43,12 @@ async fn marked(store: &dyn Store, name: &str) -> Object {
 
 async fn a_delete_with_finalizers_only_marks(l: Ledger) {
     let created = held(&*l.store, "web").await;
-    match l.store.delete(&key("web"), &Preconditions::default()).await.unwrap() {
+    match l
+        .store
+        .delete(&key("web"), &Preconditions::default())
+        .await
+        .unwrap()
+    {
         Deletion::Finalizing(marked) => {
             assert!(marked.metadata.deletion_timestamp.is_some());
             assert_eq!(marked.metadata.finalizers, [HOLD]);
@@ -91,10 +96,19 @@ async fn a_marked_object_still_holds_its_name(l: Ledger) {
 async fn preconditions_hold_for_a_marked_object_too(l: Ledger) {
     let marked = marked(&*l.store, "web").await;
     for preconditions in [
-        Preconditions { uid: Some("another".to_owned()), revision: None },
-        Preconditions { uid: None, revision: Some(Revision(revision(&marked).0 - 1)) },
+        Preconditions {
+            uid: Some("another".to_owned()),
+            revision: None,
+        },
+        Preconditions {
+            uid: None,
+            revision: Some(Revision(revision(&marked).0 - 1)),
+        },
     ] {
-        assert_fails!(l.store.delete(&key("web"), &preconditions).await, PreconditionFailed);
+        assert_fails!(
+            l.store.delete(&key("web"), &preconditions).await,
+            PreconditionFailed
+        );
     }
 }
 
@@ -112,7 +126,10 @@ async fn a_marked_object_takes_no_new_finalizer(l: Ledger) {
     let refused = l.store.update(marked.clone().hold(ALSO), Part::Main).await;
     assert_eq!(invalid_fields(refused), ["metadata.finalizers"]);
     let swapped = marked.clone().release(HOLD).hold(ALSO);
-    assert_eq!(invalid_fields(l.store.update(swapped, Part::Main).await), ["metadata.finalizers"]);
+    assert_eq!(
+        invalid_fields(l.store.update(swapped, Part::Main).await),
+        ["metadata.finalizers"]
+    );
     assert_eq!(latest(&*l.store, &key("web")).await, marked);
 }
 
@@ -129,7 +146,10 @@ async fn one_of_two_finalizers_keeps_the_object(l: Ledger) {
 async fn the_last_finalizer_of_a_marked_object_takes_it_away(l: Ledger) {
     let marked = marked(&*l.store, "web").await;
     let gone = update(&*l.store, marked.clone().release(HOLD)).await;
-    assert!(revision(&gone) > revision(&marked), "the revision is that of the deletion");
+    assert!(
+        revision(&gone) > revision(&marked),
+        "the revision is that of the deletion"
+    );
     assert_eq!(gone.metadata.uid, marked.metadata.uid);
     assert!(is_absent(&*l.store, &key("web")).await);
     assert!(list_claims(&*l.store).await.items.is_empty());
@@ -137,14 +157,21 @@ async fn the_last_finalizer_of_a_marked_object_takes_it_away(l: Ledger) {
 
 async fn the_last_finalizer_may_go_together_with_other_changes(l: Ledger) {
     let marked = marked(&*l.store, "web").await;
-    update(&*l.store, marked.release(HOLD).label("a", "b").asking("other")).await;
+    update(
+        &*l.store,
+        marked.release(HOLD).label("a", "b").asking("other"),
+    )
+    .await;
     assert!(is_absent(&*l.store, &key("web")).await);
 }
 
 async fn removing_the_last_finalizer_from_an_old_revision_is_a_conflict(l: Ledger) {
     let marked = marked(&*l.store, "web").await;
     let current = update_status(&*l.store, marked.clone().phase("Lost")).await;
-    assert_fails!(l.store.update(marked.release(HOLD), Part::Main).await, Conflict);
+    assert_fails!(
+        l.store.update(marked.release(HOLD), Part::Main).await,
+        Conflict
+    );
     assert_eq!(latest(&*l.store, &key("web")).await, current);
 }
 
@@ -172,7 +199,11 @@ async fn a_status_update_cannot_remove_a_finalizer(l: Ledger) {
 async fn an_object_released_before_its_deletion_goes_at_once(l: Ledger) {
     let created = held(&*l.store, "web").await;
     update(&*l.store, created.release(HOLD)).await;
-    let deletion = l.store.delete(&key("web"), &Preconditions::default()).await.unwrap();
+    let deletion = l
+        .store
+        .delete(&key("web"), &Preconditions::default())
+        .await
+        .unwrap();
     assert!(matches!(deletion, Deletion::Gone(_)), "{deletion:?}");
 }
 
@@ -181,8 +212,14 @@ async fn a_name_is_free_once_the_last_finalizer_is_gone(l: Ledger) {
     update(&*l.store, old.clone().release(HOLD)).await;
     let new = held(&*l.store, "web").await;
     assert_ne!(new.metadata.uid, old.metadata.uid);
-    assert_eq!((new.metadata.generation, new.metadata.is_deleting()), (1, false));
-    assert_fails!(l.store.update(old.release(HOLD), Part::Main).await, PreconditionFailed);
+    assert_eq!(
+        (new.metadata.generation, new.metadata.is_deleting()),
+        (1, false)
+    );
+    assert_fails!(
+        l.store.update(old.release(HOLD), Part::Main).await,
+        PreconditionFailed
+    );
     let page = list(&*l.store, Kind::IPAddressClaim, &ListOptions::default()).await;
     assert_eq!(page.items, [new]);
 }
@@ -194,8 +231,13 @@ async fn a_watch_tells_the_whole_life_of_a_held_object(l: Ledger) {
     let new = create(&*l.store, claim("web")).await;
     let events = reader.reach(revision(&new)).await;
     assert_eq!(told(&events), ["+web", "+web", "-web", "+web"]);
-    let WatchEvent::Deleted(last) = &events[2] else { panic!("{events:?}") };
+    let WatchEvent::Deleted(last) = &events[2] else {
+        panic!("{events:?}")
+    };
     assert_eq!(last.revision(), gone.revision());
     assert_eq!(last.metadata.uid, marked.metadata.uid);
-    assert_eq!(last.metadata.deletion_timestamp, marked.metadata.deletion_timestamp);
+    assert_eq!(
+        last.metadata.deletion_timestamp,
+        marked.metadata.deletion_timestamp
+    );
 }

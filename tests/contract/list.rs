@@ -51,7 +51,16 @@ async fn a_list_has_one_kind_only(l: Ledger) {
 
 /// In one string, `a-b/x` would come before `a/y`, because `-` comes before `/`.
 async fn a_list_is_in_the_order_of_namespace_then_name(l: Ledger) {
-    let wanted = [("a", "b.c"), ("a", "y"), ("a", "y-1"), ("a", "y.1"), ("a-b", "x"), ("a0", "a"), ("b", "10"), ("b", "9")];
+    let wanted = [
+        ("a", "b.c"),
+        ("a", "y"),
+        ("a", "y-1"),
+        ("a", "y.1"),
+        ("a-b", "x"),
+        ("a0", "a"),
+        ("b", "10"),
+        ("b", "9"),
+    ];
     for at in [5, 0, 7, 3, 1, 6, 2, 4] {
         let (namespace, name) = wanted[at];
         create(&*l.store, claim_in(namespace, name)).await;
@@ -70,21 +79,32 @@ async fn a_list_of_one_namespace_has_only_that_one(l: Ledger) {
         create(&*l.store, claim_in(namespace, name)).await;
     }
     for (namespace, wanted) in [("a", vec!["1"]), ("a-b", vec!["2"]), ("c", vec![])] {
-        let options = ListOptions { namespace: Some(namespace.to_owned()), ..Default::default() };
+        let options = ListOptions {
+            namespace: Some(namespace.to_owned()),
+            ..Default::default()
+        };
         let page = list(&*l.store, Kind::IPAddressClaim, &options).await;
         assert_eq!(names(&page.items), wanted, "{namespace}");
     }
 }
 
 async fn listed(store: &dyn Store, label: &str, field: &str) -> Vec<String> {
-    let options = ListOptions { labels: labels(label), fields: fields(field), ..Default::default() };
+    let options = ListOptions {
+        labels: labels(label),
+        fields: fields(field),
+        ..Default::default()
+    };
     let page = list(store, Kind::IPAddressClaim, &options).await;
     assert_eq!(page.continue_token, None);
     names(&page.items).into_iter().map(str::to_owned).collect()
 }
 
 async fn a_list_selects_by_labels(l: Ledger) {
-    create(&*l.store, claim("a").label("tier", "gold").label("zone", "1")).await;
+    create(
+        &*l.store,
+        claim("a").label("tier", "gold").label("zone", "1"),
+    )
+    .await;
     create(&*l.store, claim("b").label("tier", "silver")).await;
     create(&*l.store, claim("c")).await;
     for (selector, wanted) in [

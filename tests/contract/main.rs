@@ -2,11 +2,16 @@
 //!
 //! A case is a sentence about what is right. To prove another backend, implement
 //! [`backend::Backend`] for it and name it in `main`.
-// A case fails by panicking, as every test does.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a case fails by panicking, as every test does"
+)]
 
 mod backend;
 mod broken;
+mod broken_store;
 mod capabilities;
 mod case;
 mod concurrency;
@@ -57,7 +62,11 @@ fn main() {
     let backends: [Arc<dyn Backend>; 2] = [Arc::new(memory::Memory), Arc::new(sqlite::Sqlite)];
     let mut trials = broken::trials();
     for backend in backends {
-        trials.extend(all_cases().into_iter().map(|case| case.trial(backend.clone())));
+        trials.extend(
+            all_cases()
+                .into_iter()
+                .map(|case| case.trial(backend.clone())),
+        );
     }
     libtest_mimic::run(&arguments, trials).exit();
 }

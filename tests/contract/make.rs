@@ -61,7 +61,9 @@ pub(crate) trait Edit: Sized {
 
 impl Edit for Object {
     fn label(mut self, name: &str, value: &str) -> Object {
-        self.metadata.labels.insert(name.to_owned(), value.to_owned());
+        self.metadata
+            .labels
+            .insert(name.to_owned(), value.to_owned());
         self
     }
 
@@ -172,7 +174,10 @@ macro_rules! assert_fails {
     ($result:expr, $variant:ident) => {
         match $result {
             Err(ipledger_core::store::StoreError::$variant { .. }) => {}
-            other => panic!(concat!(stringify!($variant), " is expected, not {:?}"), other),
+            other => panic!(
+                concat!(stringify!($variant), " is expected, not {:?}"),
+                other
+            ),
         }
     };
 }

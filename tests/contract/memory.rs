@@ -19,7 +19,9 @@ impl Backend for Memory {
     }
 
     async fn fresh(&self) -> Box<dyn Hooks> {
-        Box::new(MemoryHooks(MemoryStore::default().with_watch_buffer(WATCH_BUFFER)))
+        Box::new(MemoryHooks(
+            MemoryStore::default().with_watch_buffer(WATCH_BUFFER),
+        ))
     }
 }
 
@@ -40,7 +42,7 @@ impl Hooks for MemoryHooks {
         Some(())
     }
 
-    async fn break_watches(&self) {
+    async fn break_watches(&mut self) {
         self.0.break_watches();
     }
 

@@ -89,8 +89,8 @@ struct Run {
 
 impl Run {
     async fn new(ledger: Ledger, seed: u64) -> Run {
-        let model = MemoryStore::default()
-            .with_max_object_bytes(ledger.capabilities().max_object_bytes);
+        let model =
+            MemoryStore::default().with_max_object_bytes(ledger.capabilities().max_object_bytes);
         let kind = Kind::IPAddressClaim;
         let at = list_claims(&model).await.revision;
         let real = list_claims(&*ledger.store).await.revision;
@@ -104,7 +104,9 @@ impl Run {
             let from = |revision| options(WatchFrom::After(revision));
             watches.push((
                 Reader::open(&model, kind, &from(at)).await.unwrap(),
-                Reader::open(&*ledger.store, kind, &from(real)).await.unwrap(),
+                Reader::open(&*ledger.store, kind, &from(real))
+                    .await
+                    .unwrap(),
             ));
         }
         Run {
@@ -139,11 +141,17 @@ impl Run {
         }
         self.list_everything().await;
         self.read_watches().await;
-        assert!(self.states.len() > STEPS / 4, "too few writes to prove anything");
+        assert!(
+            self.states.len() > STEPS / 4,
+            "too few writes to prove anything"
+        );
     }
 
     fn key(&mut self) -> Key {
-        Key::claim(self.random.pick(&["team-a", "team-b"]), self.random.pick(&["a", "b", "c"]))
+        Key::claim(
+            self.random.pick(&["team-a", "team-b"]),
+            self.random.pick(&["a", "b", "c"]),
+        )
     }
 
     /// Random contents for an object.
@@ -181,7 +189,9 @@ impl Run {
     }
 
     async fn update(&mut self) {
-        let Some(base) = self.base().await else { return };
+        let Some(base) = self.base().await else {
+            return;
+        };
         let mut next = self.contents(base);
         if self.random.one_in(3) {
             next = next.release(HOLD).release(ALSO);
@@ -237,7 +247,8 @@ impl Run {
         match (model, real) {
             (Ok(model), Ok(real)) => {
                 self.revisions.insert(revision(&model), revision(&real));
-                self.uids.insert(model.metadata.uid.clone(), real.metadata.uid.clone());
+                self.uids
+                    .insert(model.metadata.uid.clone(), real.metadata.uid.clone());
                 assert_eq!(timeless(self.real(model.clone())), timeless(real));
                 self.states.push(model);
             }
@@ -249,10 +260,21 @@ impl Run {
     fn compare_errors(&self, model: StoreError, real: StoreError) {
         match (model, real) {
             (
-                StoreError::AlreadyExists { key: a, uid: b, operation: c },
-                StoreError::AlreadyExists { key, uid, operation },
+                StoreError::AlreadyExists {
+                    key: a,
+                    uid: b,
+                    operation: c,
+                },
+                StoreError::AlreadyExists {
+                    key,
+                    uid,
+                    operation,
+                },
             ) => assert_eq!((a, &self.uids[&b], c), (key, &uid, operation)),
-            (StoreError::PreconditionFailed { key: a, .. }, StoreError::PreconditionFailed { key, .. }) => {
+            (
+                StoreError::PreconditionFailed { key: a, .. },
+                StoreError::PreconditionFailed { key, .. },
+            ) => {
                 assert_eq!(a, key);
             }
             (model, real) => assert_eq!(model, real),
@@ -283,8 +305,11 @@ impl Run {
 
     async fn list_everything(&mut self) {
         for (label, field) in SELECTORS {
-            let options =
-                ListOptions { labels: labels(label), fields: fields(field), ..Default::default() };
+            let options = ListOptions {
+                labels: labels(label),
+                fields: fields(field),
+                ..Default::default()
+            };
             self.compare_lists(options).await;
         }
     }
@@ -305,7 +330,12 @@ impl Run {
             let wanted = model.reach(model_barrier).await;
             let got = real.reach(real_barrier).await;
             let wanted: Vec<_> = wanted.iter().map(|e| self.in_short(e, true)).collect();
-            assert_eq!(got.iter().map(|e| self.in_short(e, false)).collect::<Vec<_>>(), wanted);
+            assert_eq!(
+                got.iter()
+                    .map(|e| self.in_short(e, false))
+                    .collect::<Vec<_>>(),
+                wanted
+            );
         }
         self.watches = watches;
     }
@@ -317,7 +347,14 @@ impl Run {
             other => panic!("{other:?}"),
         };
         let object = Object::clone(object);
-        (applied, timeless(if of_the_model { self.real(object) } else { object }))
+        (
+            applied,
+            timeless(if of_the_model {
+                self.real(object)
+            } else {
+                object
+            }),
+        )
     }
 }
 

@@ -27,7 +27,10 @@ cases![
 ];
 
 fn pages_of(limit: usize) -> ListOptions {
-    ListOptions { limit: Some(limit), ..Default::default() }
+    ListOptions {
+        limit: Some(limit),
+        ..Default::default()
+    }
 }
 
 struct Pages {
@@ -42,7 +45,11 @@ async fn pages(
     mut options: ListOptions,
     mut between: impl AsyncFnMut(usize),
 ) -> Pages {
-    let mut all = Pages { items: Vec::new(), sizes: Vec::new(), revision: Revision(0) };
+    let mut all = Pages {
+        items: Vec::new(),
+        sizes: Vec::new(),
+        revision: Revision(0),
+    };
     loop {
         let page = list(store, Kind::IPAddressClaim, &options).await;
         if all.sizes.is_empty() {
@@ -121,7 +128,10 @@ async fn pages_show_the_state_at_the_first_one_whatever_is_written_between(l: Le
     .await;
     assert_eq!(got.items, wanted);
     let page = list_claims(store).await;
-    assert_eq!(names(&page.items), ["a", "a0", "c", "d", "e", "e0", "g", "z"]);
+    assert_eq!(
+        names(&page.items),
+        ["a", "a0", "c", "d", "e", "e0", "g", "z"]
+    );
 }
 
 async fn pages_show_objects_deleted_and_recreated_between_as_they_were(l: Ledger) {
@@ -140,7 +150,10 @@ async fn pages_show_objects_deleted_and_recreated_between_as_they_were(l: Ledger
 async fn the_same_token_gives_the_same_page_again(l: Ledger) {
     seven(&l).await;
     let first = list(&*l.store, Kind::IPAddressClaim, &pages_of(3)).await;
-    let next = ListOptions { continue_token: first.continue_token, ..pages_of(3) };
+    let next = ListOptions {
+        continue_token: first.continue_token,
+        ..pages_of(3)
+    };
     let once = list(&*l.store, Kind::IPAddressClaim, &next).await;
     delete(&*l.store, &key("d")).await;
     let again = list(&*l.store, Kind::IPAddressClaim, &next).await;
@@ -154,7 +167,10 @@ async fn pages_of_one_namespace_end_with_it(l: Ledger) {
             create(&*l.store, claim_in(namespace, name)).await;
         }
     }
-    let options = ListOptions { namespace: Some(TEAM.to_owned()), ..pages_of(2) };
+    let options = ListOptions {
+        namespace: Some(TEAM.to_owned()),
+        ..pages_of(2)
+    };
     let got = pages(&*l.store, options, nothing).await;
     assert_eq!(names(&got.items), ["a", "b", "c"]);
     assert!(got.items.iter().all(|o| o.metadata.namespace == TEAM));
@@ -174,7 +190,10 @@ async fn gold_and_silver(l: &Ledger) -> Vec<Object> {
 async fn pages_with_a_selector_have_all_that_match_and_nothing_else(l: Ledger) {
     let wanted = gold_and_silver(&l).await;
     for limit in [1, 3, 10] {
-        let options = ListOptions { labels: labels("tier=gold"), ..pages_of(limit) };
+        let options = ListOptions {
+            labels: labels("tier=gold"),
+            ..pages_of(limit)
+        };
         let got = pages(&*l.store, options, nothing).await;
         assert_eq!(got.items, wanted, "{limit}");
         assert!(got.sizes.iter().all(|s| *s <= limit), "{:?}", got.sizes);
@@ -184,7 +203,10 @@ async fn pages_with_a_selector_have_all_that_match_and_nothing_else(l: Ledger) {
 async fn pages_with_a_selector_show_objects_that_left_it_between(l: Ledger) {
     let wanted = gold_and_silver(&l).await;
     let store = &*l.store;
-    let options = ListOptions { labels: labels("tier=gold"), ..pages_of(3) };
+    let options = ListOptions {
+        labels: labels("tier=gold"),
+        ..pages_of(3)
+    };
     let got = pages(store, options, async |n| {
         if n == 1 {
             for object in &wanted {
@@ -200,7 +222,10 @@ async fn pages_with_a_selector_show_objects_that_left_it_between(l: Ledger) {
 async fn expired_token(l: &Ledger) -> Option<ListOptions> {
     seven(l).await;
     let first = list(&*l.store, Kind::IPAddressClaim, &pages_of(3)).await;
-    let next = ListOptions { continue_token: first.continue_token, ..pages_of(3) };
+    let next = ListOptions {
+        continue_token: first.continue_token,
+        ..pages_of(3)
+    };
     delete(&*l.store, &key("e")).await;
     let last = create(&*l.store, claim("z")).await;
     l.compact(revision(&last)).await.then_some(next)
@@ -220,8 +245,20 @@ async fn a_list_from_the_start_works_after_a_token_has_expired(l: Ledger) {
 
 async fn a_token_that_was_not_made_here_is_refused(l: Ledger) {
     seven(&l).await;
-    for token in ["", "x", "AAAA", "{}", "v1", "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ", "\0", "漢"] {
-        let options = ListOptions { continue_token: Some(token.to_owned()), ..pages_of(3) };
+    for token in [
+        "",
+        "x",
+        "AAAA",
+        "{}",
+        "v1",
+        "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ",
+        "\0",
+        "漢",
+    ] {
+        let options = ListOptions {
+            continue_token: Some(token.to_owned()),
+            ..pages_of(3)
+        };
         match l.store.list(Kind::IPAddressClaim, &options).await {
             Err(StoreError::BadRequest { reason }) => assert!(reason.contains("token"), "{reason}"),
             other => panic!("{token:?}: {other:?}"),
@@ -235,7 +272,10 @@ async fn a_token_of_another_kind_is_refused(l: Ledger) {
         create(&*l.store, address(name)).await;
     }
     let first = list(&*l.store, Kind::IPAddressClass, &pages_of(1)).await;
-    let next = ListOptions { continue_token: first.continue_token, ..pages_of(1) };
+    let next = ListOptions {
+        continue_token: first.continue_token,
+        ..pages_of(1)
+    };
     assert_fails!(l.store.list(Kind::IPAddress, &next).await, BadRequest);
 }
 

@@ -23,7 +23,9 @@ pub(crate) struct Reader {
 impl Reader {
     /// Follows all claims.
     pub(crate) async fn claims(store: &dyn Store, from: WatchFrom) -> Reader {
-        Reader::open(store, Kind::IPAddressClaim, &WatchOptions::all(from)).await.unwrap()
+        Reader::open(store, Kind::IPAddressClaim, &WatchOptions::all(from))
+            .await
+            .unwrap()
     }
 
     /// Follows all claims from now on.
@@ -42,7 +44,12 @@ impl Reader {
             WatchFrom::Start => (Revision(0), Some(BTreeSet::new())),
             WatchFrom::After(revision) => (revision, None),
         };
-        Ok(Reader { stream, seen, synced: false, initial })
+        Ok(Reader {
+            stream,
+            seen,
+            synced: false,
+            initial,
+        })
     }
 
     /// The next item; `None` at the end of the stream.
@@ -59,18 +66,29 @@ impl Reader {
         match event {
             WatchEvent::Synced(_) => {
                 assert!(!self.synced, "Synced came twice");
-                assert!(revision >= self.seen, "Synced({revision}) after {}", self.seen);
+                assert!(
+                    revision >= self.seen,
+                    "Synced({revision}) after {}",
+                    self.seen
+                );
                 self.synced = true;
                 self.initial = None;
             }
             WatchEvent::Bookmark(_) => {
-                assert!(revision >= self.seen, "Bookmark({revision}) after {}", self.seen);
+                assert!(
+                    revision >= self.seen,
+                    "Bookmark({revision}) after {}",
+                    self.seen
+                );
             }
             _ => match &mut self.initial {
                 Some(initial) => {
                     let new = initial.insert((key(event), revision));
                     assert!(new, "{event:?} came twice");
-                    assert!(!matches!(event, WatchEvent::Deleted(_)), "{event:?} before Synced");
+                    assert!(
+                        !matches!(event, WatchEvent::Deleted(_)),
+                        "{event:?} before Synced"
+                    );
                 }
                 None => assert!(revision > self.seen, "{event:?} came after {}", self.seen),
             },
@@ -159,5 +177,8 @@ pub(crate) fn told(events: &[WatchEvent]) -> Vec<String> {
         WatchEvent::Deleted(_) => '-',
         _ => '?',
     };
-    events.iter().map(|e| format!("{}{}", sign(e), key(e).name)).collect()
+    events
+        .iter()
+        .map(|e| format!("{}{}", sign(e), key(e).name))
+        .collect()
 }

@@ -153,7 +153,10 @@ async fn a_write_that_changes_nothing_makes_no_event(l: Ledger) {
     update(&*l.store, current.clone()).await;
     update(&*l.store, current.clone().phase("Lost")).await;
     update_status(&*l.store, current.clone().asking("other")).await;
-    l.store.delete(&marked.key(), &Preconditions::default()).await.unwrap();
+    l.store
+        .delete(&marked.key(), &Preconditions::default())
+        .await
+        .unwrap();
     let end = create(&*l.store, claim("end")).await;
     assert_eq!(told(&reader.reach(revision(&end)).await), ["+end"]);
 }
@@ -165,10 +168,24 @@ async fn a_refused_write_makes_no_event(l: Ledger) {
     assert_fails!(l.store.create(claim("web")).await, AlreadyExists);
     assert_fails!(l.store.create(claim("Bad")).await, Invalid);
     assert_fails!(l.store.update(old.asking("x"), Part::Main).await, Conflict);
-    assert_fails!(l.store.update(current.label("a", "b c"), Part::Main).await, Invalid);
-    let other = Preconditions { uid: Some("another".to_owned()), revision: None };
-    assert_fails!(l.store.delete(&key("web"), &other).await, PreconditionFailed);
-    assert_fails!(l.store.delete(&key("absent"), &Preconditions::default()).await, NotFound);
+    assert_fails!(
+        l.store.update(current.label("a", "b c"), Part::Main).await,
+        Invalid
+    );
+    let other = Preconditions {
+        uid: Some("another".to_owned()),
+        revision: None,
+    };
+    assert_fails!(
+        l.store.delete(&key("web"), &other).await,
+        PreconditionFailed
+    );
+    assert_fails!(
+        l.store
+            .delete(&key("absent"), &Preconditions::default())
+            .await,
+        NotFound
+    );
     let end = create(&*l.store, claim("end")).await;
     assert_eq!(told(&reader.reach(revision(&end)).await), ["+end"]);
 }
@@ -240,7 +257,10 @@ async fn a_watch_of_many_existing_objects_brings_each_once(l: Ledger) {
     let (events, _) = reader.synced().await;
     let mut told = told(&events);
     told.sort();
-    assert_eq!(told, (0..1_200).map(|n| format!("+c-{n:04}")).collect::<Vec<_>>());
+    assert_eq!(
+        told,
+        (0..1_200).map(|n| format!("+c-{n:04}")).collect::<Vec<_>>()
+    );
 }
 
 async fn the_events_of_a_watch_rebuild_the_list(l: Ledger) {
@@ -256,7 +276,10 @@ async fn the_events_of_a_watch_rebuild_the_list(l: Ledger) {
             other => panic!("{other:?}"),
         };
     }
-    assert_eq!(objects.into_values().collect::<Vec<_>>(), list_claims(&*l.store).await.items);
+    assert_eq!(
+        objects.into_values().collect::<Vec<_>>(),
+        list_claims(&*l.store).await.items
+    );
 }
 
 async fn a_barrier_covers_what_was_acknowledged_before(l: Ledger) {
@@ -272,7 +295,10 @@ async fn a_barrier_covers_what_was_acknowledged_before(l: Ledger) {
 async fn an_idle_watch_reaches_the_barrier_without_another_write(l: Ledger) {
     create(&*l.store, claim("web")).await;
     let everything = WatchOptions::all(WatchFrom::Start);
-    let nothing = WatchOptions { labels: labels("absent=x"), ..everything.clone() };
+    let nothing = WatchOptions {
+        labels: labels("absent=x"),
+        ..everything.clone()
+    };
     let kind = Kind::IPAddressClaim;
     let mut all = Reader::open(&*l.store, kind, &everything).await.unwrap();
     let mut none = Reader::open(&*l.store, kind, &nothing).await.unwrap();
@@ -283,7 +309,11 @@ async fn an_idle_watch_reaches_the_barrier_without_another_write(l: Ledger) {
         create(&*l.store, address(&format!("c-{n}"))).await;
         let barrier = l.store.barrier(kind).await.unwrap();
         all.reach(barrier).await;
-        assert_eq!(none.reach(barrier).await, [], "nothing that is not selected");
+        assert_eq!(
+            none.reach(barrier).await,
+            [],
+            "nothing that is not selected"
+        );
     }
 }
 
@@ -316,7 +346,9 @@ async fn a_barrier_writes_nothing(l: Ledger) {
 }
 
 async fn a_write_of_one_client_reaches_the_watch_of_another(l: Ledger) {
-    let Some(other) = l.second_client().await else { return };
+    let Some(other) = l.second_client().await else {
+        return;
+    };
     let mut mine = Reader::claims_from_now(&*l.store).await;
     let mut theirs = Reader::claims_from_now(&*other).await;
     for n in 0..5 {

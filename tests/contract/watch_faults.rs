@@ -77,7 +77,10 @@ async fn a_watch_from_the_start_works_after_a_compaction(l: Ledger) {
 async fn an_open_watch_goes_on_across_a_compaction(l: Ledger) {
     let mut reader = Reader::claims_from_now(&*l.store).await;
     let writes = create_claims(&*l.store, &["a", "b"]).await;
-    assert_eq!(told(&reader.reach(revision(&writes[1])).await), ["+a", "+b"]);
+    assert_eq!(
+        told(&reader.reach(revision(&writes[1])).await),
+        ["+a", "+b"]
+    );
     l.compact(revision(&writes[1])).await;
     let gone = delete(&*l.store, &key("a")).await;
     let last = create(&*l.store, claim("c")).await;
@@ -130,7 +133,10 @@ async fn a_watch_from_a_future_revision_is_unavailable_and_never_empty(l: Ledger
             Ok(mut reader) => {
                 let (events, error) = reader.end().await;
                 assert_eq!(events, []);
-                assert!(matches!(error, Some(StoreError::Unavailable { .. })), "{error:?}");
+                assert!(
+                    matches!(error, Some(StoreError::Unavailable { .. })),
+                    "{error:?}"
+                );
             }
         }
     }
@@ -163,7 +169,11 @@ async fn a_slow_reader_loses_nothing_in_silence(l: Ledger) {
             Some(Err(StoreError::TooSlow { resume })) => {
                 assert_eq!(resume, slow.seen, "resume where the stream stopped");
                 assert!(slow.item().await.is_none(), "something follows the error");
-                assert!(got.len() >= l.watch_buffer(), "cut off after {} events", got.len());
+                assert!(
+                    got.len() >= l.watch_buffer(),
+                    "cut off after {} events",
+                    got.len()
+                );
                 slow = Reader::claims(&*l.store, WatchFrom::After(resume)).await;
             }
             other => panic!("{other:?}"),
@@ -186,7 +196,7 @@ async fn a_slow_reader_holds_up_no_other(l: Ledger) {
     drop(slow);
 }
 
-async fn a_broken_watch_resumes_without_hole_or_repeat(l: Ledger) {
+async fn a_broken_watch_resumes_without_hole_or_repeat(mut l: Ledger) {
     let mut reader = Reader::claims_from_now(&*l.store).await;
     let before = create_claims(&*l.store, &["a", "b"]).await;
     reader.reach(revision(&before[1])).await;
@@ -195,10 +205,13 @@ async fn a_broken_watch_resumes_without_hole_or_repeat(l: Ledger) {
     let after = create_claims(&*l.store, &["c", "d"]).await;
     assert_eq!(late, [], "what came after the break");
     let mut resumed = Reader::claims(&*l.store, WatchFrom::After(reader.seen)).await;
-    assert_eq!(told(&resumed.reach(revision(&after[1])).await), ["+c", "+d"]);
+    assert_eq!(
+        told(&resumed.reach(revision(&after[1])).await),
+        ["+c", "+d"]
+    );
 }
 
-async fn a_watch_broken_again_and_again_sees_every_write_once(l: Ledger) {
+async fn a_watch_broken_again_and_again_sees_every_write_once(mut l: Ledger) {
     let mut seen = list_claims(&*l.store).await.revision;
     let mut current = create(&*l.store, claim("web")).await;
     let mut wanted = vec![revision(&current)];
@@ -220,11 +233,17 @@ async fn a_watch_broken_again_and_again_sees_every_write_once(l: Ledger) {
         l.break_watches().await;
     }
     let mut reader = Reader::claims(&*l.store, WatchFrom::After(seen)).await;
-    got.extend(reader.reach(revision(&current)).await.iter().map(|e| e.revision()));
+    got.extend(
+        reader
+            .reach(revision(&current))
+            .await
+            .iter()
+            .map(|e| e.revision()),
+    );
     assert_eq!(got, wanted);
 }
 
-async fn a_watch_can_be_opened_after_all_were_broken(l: Ledger) {
+async fn a_watch_can_be_opened_after_all_were_broken(mut l: Ledger) {
     create(&*l.store, claim("a")).await;
     l.break_watches().await;
     let mut reader = Reader::claims(&*l.store, WatchFrom::Start).await;

@@ -23,18 +23,15 @@ cases![
     filters_of_namespace_labels_and_fields_work_together,
 ];
 
-async fn filtered(
-    store: &dyn Store,
-    from: WatchFrom,
-    label: &str,
-    field: &str,
-) -> Reader {
+async fn filtered(store: &dyn Store, from: WatchFrom, label: &str, field: &str) -> Reader {
     let options = WatchOptions {
         labels: labels(label),
         fields: fields(field),
         ..WatchOptions::all(from)
     };
-    Reader::open(store, Kind::IPAddressClaim, &options).await.unwrap()
+    Reader::open(store, Kind::IPAddressClaim, &options)
+        .await
+        .unwrap()
 }
 
 async fn gold_from_now(store: &dyn Store) -> Reader {
@@ -57,7 +54,9 @@ async fn a_watch_of_one_namespace_sees_only_that_one(l: Ledger) {
         namespace: Some(TEAM.to_owned()),
         ..WatchOptions::all(WatchFrom::Start)
     };
-    let mut reader = Reader::open(&*l.store, Kind::IPAddressClaim, &options).await.unwrap();
+    let mut reader = Reader::open(&*l.store, Kind::IPAddressClaim, &options)
+        .await
+        .unwrap();
     create(&*l.store, claim_in("team", "a")).await;
     create(&*l.store, claim_in("team-a", "b")).await;
     create(&*l.store, claim_in("team-a-b", "c")).await;
@@ -93,7 +92,10 @@ async fn an_object_that_leaves_and_enters_again_is_deleted_and_applied(l: Ledger
         current = update(&*l.store, tier(current, next)).await;
     }
     let end = end(&*l.store).await;
-    assert_eq!(told(&reader.reach(end).await), ["-web", "+web", "-web", "+web", "+end"]);
+    assert_eq!(
+        told(&reader.reach(end).await),
+        ["-web", "+web", "-web", "+web", "+end"]
+    );
 }
 
 async fn an_object_outside_the_selector_makes_no_event(l: Ledger) {
@@ -120,8 +122,14 @@ async fn a_field_selector_follows_spec_and_status(l: Ledger) {
     assert!(other > revision(&web));
     let last = update_status(store, latest(store, &key("end")).await.phase("Bound")).await;
     let last = revision(&last);
-    assert_eq!(told(&spec.reach(last).await), ["+web", "+web", "-web", "+end", "+end"]);
-    assert_eq!(told(&bound.reach(last).await), ["+web", "+web", "-web", "+end"]);
+    assert_eq!(
+        told(&spec.reach(last).await),
+        ["+web", "+web", "-web", "+end", "+end"]
+    );
+    assert_eq!(
+        told(&bound.reach(last).await),
+        ["+web", "+web", "-web", "+end"]
+    );
     let events = named.reach(revision(&web)).await;
     assert_eq!(told(&events), ["+web", "+web", "+web", "+web", "+web"]);
 }
@@ -139,7 +147,9 @@ async fn a_filtered_watch_from_a_revision_replays_who_entered_and_who_left(l: Le
     let mut reader = filtered(store, WatchFrom::After(start), "tier=gold", "").await;
     let events = reader.reach(end).await;
     assert_eq!(told(&events), ["-a", "+b", "-b", "+end"]);
-    let WatchEvent::Deleted(left) = &events[0] else { panic!("{events:?}") };
+    let WatchEvent::Deleted(left) = &events[0] else {
+        panic!("{events:?}")
+    };
     assert_eq!(left.metadata.labels, a.metadata.labels);
     let mut reader = filtered(store, WatchFrom::After(revision(&b2)), "tier=gold", "").await;
     assert_eq!(told(&reader.reach(end).await), ["-b", "+end"]);
@@ -149,7 +159,13 @@ async fn a_filtered_watch_from_the_start_has_only_what_matches(l: Ledger) {
     create(&*l.store, tier(claim("a"), "gold")).await;
     create(&*l.store, tier(claim("b"), "silver")).await;
     create(&*l.store, tier(claim("c"), "gold").asking("gold")).await;
-    let mut reader = filtered(&*l.store, WatchFrom::Start, "tier=gold", "spec.className=gold").await;
+    let mut reader = filtered(
+        &*l.store,
+        WatchFrom::Start,
+        "tier=gold",
+        "spec.className=gold",
+    )
+    .await;
     assert_eq!(told(&reader.synced().await.0), ["+c"]);
 }
 
@@ -189,8 +205,14 @@ async fn filters_of_namespace_labels_and_fields_work_together(l: Ledger) {
         fields: fields("spec.className=gold"),
         ..WatchOptions::all(WatchFrom::Start)
     };
-    let mut reader = Reader::open(&*l.store, Kind::IPAddressClaim, &options).await.unwrap();
-    create(&*l.store, tier(claim_in("team-b", "namespace"), "gold").asking("gold")).await;
+    let mut reader = Reader::open(&*l.store, Kind::IPAddressClaim, &options)
+        .await
+        .unwrap();
+    create(
+        &*l.store,
+        tier(claim_in("team-b", "namespace"), "gold").asking("gold"),
+    )
+    .await;
     create(&*l.store, tier(claim("tier"), "silver").asking("gold")).await;
     let class = create(&*l.store, tier(claim("class"), "gold").asking("silver")).await;
     update(&*l.store, class.asking("gold")).await;

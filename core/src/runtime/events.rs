@@ -18,9 +18,11 @@ impl EventSink for LogEvents {
             reason,
             message,
         } = event;
-        match kind {
-            EventKind::Normal => tracing::info!(object = %about, %reason, "{message}"),
-            EventKind::Warning => tracing::warn!(object = %about, %reason, "{message}"),
-        }
+        // A warning to a tenant is not one to whoever runs the server.
+        let kind = match kind {
+            EventKind::Normal => "Normal",
+            EventKind::Warning => "Warning",
+        };
+        tracing::info!(object = %about, kind, %reason, "{message}");
     }
 }

@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -113,9 +112,8 @@ impl Progress {
 
     async fn until(&self, there: impl Fn(&BTreeMap<Kind, Revision>) -> bool) {
         loop {
-            // Listen before looking: what moves in between must not be missed.
-            let mut moved = pin!(self.shared.moved.notified());
-            moved.as_mut().enable();
+            // Made before looking: it hears from now on, also before it is awaited.
+            let moved = self.shared.moved.notified();
             if there(&self.lock()) {
                 return;
             }

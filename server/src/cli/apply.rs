@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipledger_core::api::{
-    ConditionStatus, IPAddressClass, Key, Kind, Object, find_condition,
-};
+use ipledger_core::api::{ConditionStatus, IPAddressClass, Key, Kind, Object, find_condition};
+use ipledger_drivers::range;
 use tokio::time::{Instant, sleep};
 
 use super::client::{Client, ClientError};
-use super::columns::{READY, explain};
+use super::columns::explain;
 use super::exit::{CliError, Exit};
 use super::manifest::{self, Check, Document};
 use super::merge;
@@ -20,8 +19,6 @@ const RACES: usize = 8;
 /// How long the driver of a class gets to say what it thinks of the parameters.
 const VERDICT: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(50);
-/// Drivers that are known to report on their classes end in this.
-const REPORTING_DRIVERS: &str = ".drivers.local.sdn.cozystack.io";
 
 /// What was done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +105,11 @@ pub(crate) async fn apply_all(
         }
     }
     warn_of_classes(client, &classes, terminal).await;
-    if first == Exit::Ok { Ok(()) } else { Err(CliError::Reported(first)) }
+    if first == Exit::Ok {
+        Ok(())
+    } else {
+        Err(CliError::Reported(first))
+    }
 }
 
 /// An answer of the server about a field is shown with the line of the field.
@@ -134,19 +135,22 @@ async fn apply_one(
     let mut races = 0;
     loop {
         let result = match client.find(&key).await? {
-            None if dry_run => return Ok(Outcome::Created),
-            None => client.create(&merge::created(manifest)).await.map(|_| Outcome::Created),
+            None => {
+                let created = client.create(&merge::created(manifest), dry_run).await;
+                created.map(|_| Outcome::Created)
+            }
             Some(live) => {
-                let changed = merge::changed(manifest, &live).map_err(|reason| {
-                    ClientError::Protocol {
+                let changed =
+                    merge::changed(manifest, &live).map_err(|reason| ClientError::Protocol {
                         server: client.server(),
                         reason,
-                    }
-                })?;
+                    })?;
                 match changed {
                     None => return Ok(Outcome::Unchanged),
-                    Some(_) if dry_run => return Ok(Outcome::Configured),
-                    Some(object) => client.replace(&object).await.map(|_| Outcome::Configured),
+                    Some(object) => {
+                        let replaced = client.replace(&object, dry_run).await;
+                        replaced.map(|_| Outcome::Configured)
+                    }
                 }
             }
         };
@@ -165,19 +169,23 @@ async fn warn_of_classes(client: &Client, classes: &[(Key, Outcome)], terminal: 
     let end = Instant::now() + VERDICT;
     for (key, outcome) in classes {
         loop {
-            let Ok(object) = client.get(key).await else { break };
-            let Ok(class) = IPAddressClass::from_object(&object) else { break };
+            let Ok(object) = client.get(key).await else {
+                break;
+            };
+            let Ok(class) = IPAddressClass::from_object(&object) else {
+                break;
+            };
             let conditions = class.status.as_ref().map_or(&[][..], |s| &s.conditions);
             let generation = Some(class.metadata.generation);
-            let verdict =
-                find_condition(conditions, READY).filter(|c| c.observed_generation == generation);
+            let verdict = find_condition(conditions, range::condition::READY)
+                .filter(|c| c.observed_generation == generation);
             if let Some(ready) = verdict {
                 if ready.status == ConditionStatus::False {
                     terminal.warn(&format!("{}: {}", key_name(key), explain(ready)));
                 }
                 break;
             }
-            let may_come = class.spec.provisioner.ends_with(REPORTING_DRIVERS);
+            let may_come = class.spec.provisioner == range::NAME;
             if *outcome == Outcome::Unchanged || !may_come || Instant::now() >= end {
                 break;
             }

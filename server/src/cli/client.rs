@@ -94,7 +94,9 @@ pub(crate) enum ClientError {
         reason: String,
     },
     /// The connection broke or the answer took too long: a write may have happened.
-    #[error("{server} did not finish its answer ({reason}); look whether the change was made before repeating it")]
+    #[error(
+        "{server} did not finish its answer ({reason}); look whether the change was made before repeating it"
+    )]
     Broken {
         /// The server asked.
         server: String,
@@ -156,7 +158,9 @@ impl ClientError {
     /// Whether the same command may succeed later.
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
-            ClientError::Status(s) => s.reason == "Conflict" || matches!(s.code, 410 | 429 | 502..=504),
+            ClientError::Status(s) => {
+                s.reason == "Conflict" || matches!(s.code, 410 | 429 | 502..=504)
+            }
             ClientError::Unreachable { .. } | ClientError::Broken { .. } => true,
             ClientError::BadServer { .. } | ClientError::Protocol { .. } => false,
         }
@@ -246,17 +250,41 @@ impl Client {
         }
     }
 
-    /// Creates an object; a field that the server does not know is an error.
-    pub(crate) async fn create(&self, object: &Object) -> Result<Object, ClientError> {
+    /// Creates an object, or only has the server check that it could be created. A field that the
+    /// server does not know is an error.
+    pub(crate) async fn create(
+        &self,
+        object: &Object,
+        dry_run: bool,
+    ) -> Result<Object, ClientError> {
         let url = self.kind_url(object.kind, Some(&object.metadata.namespace));
-        let request = self.request(Method::POST, url).query(&[("fieldValidation", "Strict")]);
-        self.object(self.send(request.json(object)).await?).await
+        self.write(Method::POST, url, object, dry_run).await
     }
 
-    /// Replaces an object that is still at its resourceVersion (all but its status).
-    pub(crate) async fn replace(&self, object: &Object) -> Result<Object, ClientError> {
-        let url = self.object_url(&object.key());
-        let request = self.request(Method::PUT, url).query(&[("fieldValidation", "Strict")]);
+    /// Replaces an object that is still at its resourceVersion (all but its status), or only has
+    /// the server check that it could be replaced.
+    pub(crate) async fn replace(
+        &self,
+        object: &Object,
+        dry_run: bool,
+    ) -> Result<Object, ClientError> {
+        self.write(Method::PUT, self.object_url(&object.key()), object, dry_run)
+            .await
+    }
+
+    async fn write(
+        &self,
+        method: Method,
+        url: Url,
+        object: &Object,
+        dry_run: bool,
+    ) -> Result<Object, ClientError> {
+        let mut request = self
+            .request(method, url)
+            .query(&[("fieldValidation", "Strict")]);
+        if dry_run {
+            request = request.query(&[("dryRun", "All")]);
+        }
         self.object(self.send(request.json(object)).await?).await
     }
 
@@ -293,14 +321,19 @@ impl Client {
             };
             for mut value in found {
                 if let Value::Object(fields) = &mut value {
-                    fields.entry("apiVersion").or_insert_with(|| json!(kind.api_version()));
+                    fields
+                        .entry("apiVersion")
+                        .or_insert_with(|| json!(kind.api_version()));
                     fields.entry("kind").or_insert_with(|| json!(kind.name()));
                 }
                 items.push(self.read(value)?);
             }
             let text = |field: &str| {
                 let value = page.get("metadata").and_then(|m| m.get(field));
-                value.and_then(Value::as_str).filter(|t| !t.is_empty()).map(str::to_owned)
+                value
+                    .and_then(Value::as_str)
+                    .filter(|t| !t.is_empty())
+                    .map(str::to_owned)
             };
             match text("continue") {
                 Some(next) => token = Some(next),
@@ -379,7 +412,8 @@ impl Client {
     fn kind_url(&self, kind: Kind, namespace: Option<&str>) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(["apis", kind.group(), kind.version()]);
+            path.pop_if_empty()
+                .extend(["apis", kind.group(), kind.version()]);
             if let Some(namespace) = namespace.filter(|n| kind.namespaced() && !n.is_empty()) {
                 path.extend(["namespaces", namespace]);
             }
@@ -488,7 +522,10 @@ where
                 return Ok(None);
             };
             part.extend(chunk?);
-            let mut pieces = part.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect::<VecDeque<_>>();
+            let mut pieces = part
+                .split(|b| *b == b'\n')
+                .map(<[u8]>::to_vec)
+                .collect::<VecDeque<_>>();
             part = pieces.pop_back().unwrap_or_default();
             whole = pieces;
         }

@@ -9,11 +9,9 @@ use ipledger_core::api::{
     find_condition, names,
 };
 use ipledger_core::net::Ip;
+use ipledger_drivers::range::condition::READY;
 
 use super::table::{Cell, Row, Table, Tone};
-
-/// The condition of a class that says whether its driver works with its parameters.
-pub(crate) const READY: &str = "Ready";
 
 /// A table of objects of one kind, in the order given.
 pub(crate) fn table(kind: Kind, objects: &[Object], view: &View) -> Table {
@@ -35,18 +33,35 @@ pub(crate) struct View {
 pub(crate) fn empty(kind: Kind, view: &View) -> Table {
     let (mut columns, wide, spare) = match kind {
         Kind::IPAddressClaim => (
-            vec!["NAMESPACE", "NAME", "PHASE", "FAMILY", "CLASS", "ADDRESSES", "AGE"],
+            vec![
+                "NAMESPACE",
+                "NAME",
+                "PHASE",
+                "FAMILY",
+                "CLASS",
+                "ADDRESSES",
+                "AGE",
+            ],
             vec!["WANTS", "PROVISIONER"],
             None,
         ),
         Kind::IPAddress => (
-            vec!["NAME", "ADDRESS", "PHASE", "CLASS", "CLAIM", "POLICY", "AGE"],
+            vec![
+                "NAME", "ADDRESS", "PHASE", "CLASS", "CLAIM", "POLICY", "AGE",
+            ],
             vec!["WORKLOAD", "SOURCE"],
             // Here an address may be named by its IP, so that nothing is lost.
             Some(0),
         ),
         Kind::IPAddressClass => (
-            vec!["NAME", "PROVISIONER", "POLICY", "DEFAULT", "FREE/TOTAL", "READY"],
+            vec![
+                "NAME",
+                "PROVISIONER",
+                "POLICY",
+                "DEFAULT",
+                "FREE/TOTAL",
+                "READY",
+            ],
             vec!["COOLING", "EXCLUDED", "OUT OF RANGE", "AGE"],
             None,
         ),
@@ -101,8 +116,9 @@ fn claim(claim: &IPAddressClaim, view: &View) -> Row {
         (resolved, _) => resolved,
     };
     let status = claim.status.as_ref();
-    let addresses: Vec<&str> =
-        status.map_or(Vec::new(), |s| s.addresses.iter().map(|a| a.address.as_str()).collect());
+    let addresses: Vec<&str> = status.map_or(Vec::new(), |s| {
+        s.addresses.iter().map(|a| a.address.as_str()).collect()
+    });
     let mut cells = vec![
         claim.metadata.namespace.as_str().into(),
         claim.metadata.name.as_str().into(),
@@ -158,7 +174,11 @@ fn claim_tone(phase: Option<ClaimPhase>) -> Tone {
 
 fn address(address: &IPAddress, view: &View) -> Row {
     let phase = address.phase();
-    let claim = address.spec.claim_ref.as_ref().map(|r| format!("{}/{}", r.namespace, r.name));
+    let claim = address
+        .spec
+        .claim_ref
+        .as_ref()
+        .map(|r| format!("{}/{}", r.namespace, r.name));
     let mut cells = vec![
         address.metadata.name.as_str().into(),
         address.spec.address.as_str().into(),
@@ -189,7 +209,9 @@ pub(crate) fn reason_of_address(address: &IPAddress) -> String {
         }
         Some(AddressPhase::Pending | AddressPhase::Conflict | AddressPhase::Lost) => {
             let conditions = address.conditions();
-            let unmet = conditions.iter().find(|c| c.status == ConditionStatus::False);
+            let unmet = conditions
+                .iter()
+                .find(|c| c.status == ConditionStatus::False);
             unmet.map_or(String::new(), explain)
         }
         None => "no controller has looked at it yet".to_owned(),
@@ -206,8 +228,13 @@ fn address_tone(phase: Option<AddressPhase>) -> Tone {
 
 /// The workload that an address is announced for: `Service team-a/web`; empty if there is none.
 pub(crate) fn workload(address: &IPAddress) -> String {
-    let to = address.status.as_ref().and_then(|s| s.associated_to.as_ref());
-    to.map_or(String::new(), |w| format!("{} {}/{}", w.kind, w.namespace, w.name))
+    let to = address
+        .status
+        .as_ref()
+        .and_then(|s| s.associated_to.as_ref());
+    to.map_or(String::new(), |w| {
+        format!("{} {}/{}", w.kind, w.namespace, w.name)
+    })
 }
 
 /// Where the reservation of an address comes from; empty if it was made by hand.
@@ -240,7 +267,14 @@ fn class(class: &IPAddressClass, view: &View) -> Row {
     };
     let counts = |count: &dyn Fn(&FamilyCapacity) -> String| {
         let one = |c: &FamilyCapacity| format!("{} {}", c.family, count(c));
-        Cell::from(status.capacity.iter().map(one).collect::<Vec<_>>().join(", "))
+        Cell::from(
+            status
+                .capacity
+                .iter()
+                .map(one)
+                .collect::<Vec<_>>()
+                .join(", "),
+        )
     };
     let free = |c: &FamilyCapacity| format!("{}/{}", short(&c.free), short(&c.total));
     let mut cells = vec![
@@ -295,7 +329,9 @@ pub(crate) fn order(a: &Object, b: &Object) -> Ordering {
     }
     let ip = |object: &Object| {
         let address = object.fields.get("spec").and_then(|s| s.get("address"));
-        address.and_then(|a| a.as_str()).and_then(|a| Ip::parse(a).ok())
+        address
+            .and_then(|a| a.as_str())
+            .and_then(|a| Ip::parse(a).ok())
     };
     match (ip(a), ip(b)) {
         (Some(x), Some(y)) => x.cmp(&y).then_with(names),
@@ -306,199 +342,4 @@ pub(crate) fn order(a: &Object, b: &Object) -> Ordering {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const NOW: u64 = 1_800_000_000;
-
-    fn object(kind: Kind, mut value: serde_json::Value) -> Object {
-        value["apiVersion"] = json!(kind.api_version());
-        value["kind"] = json!(kind.name());
-        value["metadata"]["creationTimestamp"] = json!(Timestamp::from_unix(NOW - 90));
-        Object::from_value(value).unwrap()
-    }
-
-    fn render(kind: Kind, objects: &[Object], wide: bool) -> String {
-        let now = Timestamp::from_unix(NOW);
-        table(kind, objects, &View { wide, now }).render(false)
-    }
-
-    fn claims() -> Vec<Object> {
-        let claim = |value| object(Kind::IPAddressClaim, value);
-        vec![
-            claim(json!({"metadata": {"namespace": "default", "name": "both"},
-                "spec": {"family": "Dual"},
-                "status": {"phase": "Bound", "className": "standard", "addresses": [
-                    {"name": "ip-192-0-2-254", "address": "192.0.2.254"},
-                    {"name": "x", "address": "2001:db8:1111:2222:3333:4444:5555:6666"}]}})),
-            claim(json!({"metadata": {"namespace": "default", "name": "stuck"},
-                "spec": {"family": "IPv6", "className": "four"},
-                "status": {"phase": "Pending", "className": "four", "conditions": [
-                    {"type": "Bound", "status": "False", "reason": "FamilyUnavailable",
-                     "message": "class four has no IPv6 range"}]}})),
-            claim(json!({"metadata": {"namespace": "team-a", "name": "new"}})),
-        ]
-    }
-
-    #[test]
-    fn a_table_of_claims_says_why_one_is_not_bound_and_fits_120_columns() {
-        let text = render(Kind::IPAddressClaim, &claims(), false);
-        assert_eq!(
-            text,
-            "\
-NAMESPACE  NAME   PHASE    FAMILY  CLASS     ADDRESSES                                           AGE  REASON
-default    both   Bound    Dual    standard  192.0.2.254,2001:db8:1111:2222:3333:4444:5555:6666  90s
-default    stuck  Pending  IPv6    four      -                                                   90s
-    FamilyUnavailable: class four has no IPv6 range
-team-a     new    -        IPv4    -         -                                                   90s
-    no controller has looked at it yet
-"
-        );
-        assert!(text.lines().all(|line| line.len() <= 120));
-    }
-
-    #[test]
-    fn wide_claims_show_what_they_want_and_who_provisions() {
-        let claim = object(
-            Kind::IPAddressClaim,
-            json!({"metadata": {"namespace": "n", "name": "a",
-                "annotations": {names::PROVISIONER: "p.example.com"}},
-                "spec": {"addressName": "ip-192-0-2-7"}, "status": {"phase": "Bound"}}),
-        );
-        assert_eq!(
-            render(Kind::IPAddressClaim, &[claim], true),
-            "\
-NAMESPACE  NAME  PHASE  FAMILY  CLASS  ADDRESSES  AGE  WANTS         PROVISIONER
-n          a     Bound  IPv4    -      -          90s  ip-192-0-2-7  p.example.com
-"
-        );
-    }
-
-    fn addresses() -> Vec<Object> {
-        let address = |name: &str, ip: &str, rest: serde_json::Value| {
-            let mut value = json!({"metadata": {"name": name},
-                "spec": {"address": ip, "className": "standard"}});
-            for (field, v) in rest.as_object().unwrap() {
-                match field.as_str() {
-                    "status" => value["status"] = v.clone(),
-                    _ => value["spec"][field] = v.clone(),
-                }
-            }
-            object(Kind::IPAddress, value)
-        };
-        vec![
-            address("ip-192-0-2-10", "192.0.2.10", json!({"reclaimPolicy": "Delete",
-                "claimRef": {"namespace": "default", "name": "web", "uid": "u"},
-                "source": {"fromClass": {}}, "status": {"phase": "Bound",
-                "associatedTo": {"kind": "Service", "namespace": "default", "name": "s"}}})),
-            address("ip-192-0-2-9", "192.0.2.9", json!({"status": {"phase": "Available"}})),
-            address("ip-2001-db8--1", "2001:db8::1", json!({"status": {"phase": "Conflict",
-                "conditions": [{"type": "Free", "status": "False", "reason": "InUse", "message": "by x"}]}})),
-            address("odd", "nonsense", json!({})),
-        ]
-    }
-
-    #[test]
-    fn addresses_are_sorted_as_numbers() {
-        let mut all = addresses();
-        all.reverse();
-        all.sort_by(order);
-        assert_eq!(
-            render(Kind::IPAddress, &all, false),
-            "\
-NAME            ADDRESS      PHASE      CLASS     CLAIM        POLICY  AGE  REASON
-ip-192-0-2-9    192.0.2.9    Available  standard  -            Retain  90s
-ip-192-0-2-10   192.0.2.10   Bound      standard  default/web  Delete  90s
-ip-2001-db8--1  2001:db8::1  Conflict   standard  -            Retain  90s  InUse: by x
-odd             nonsense     -          standard  -            Retain  90s  no controller has looked at it yet
-"
-        );
-    }
-
-    #[test]
-    fn a_table_of_the_longest_addresses_fits_120_columns_without_their_names() {
-        let ip = "2001:db8:1111:2222:3333:4444:5555:6666";
-        let name = "ip-2001-db8-1111-2222-3333-4444-5555-6666";
-        let address = object(Kind::IPAddress, json!({"metadata": {"name": name},
-            "spec": {"address": ip, "className": "standard",
-                "claimRef": {"namespace": "default", "name": "web"}}, "status": {"phase": "Bound"}}));
-        assert_eq!(
-            render(Kind::IPAddress, &[address], false),
-            "\
-ADDRESS                                 PHASE  CLASS     CLAIM        POLICY  AGE
-2001:db8:1111:2222:3333:4444:5555:6666  Bound  standard  default/web  Retain  90s
-"
-        );
-    }
-
-    #[test]
-    fn wide_addresses_show_their_workload_and_their_source() {
-        let text = render(Kind::IPAddress, &addresses()[..1], true);
-        let line = text.lines().last().unwrap();
-        assert!(line.ends_with("Service default/s  class"), "{line}");
-    }
-
-    #[test]
-    fn a_table_of_classes_shows_capacity_and_what_is_wrong() {
-        let capacity = |family: &str, free: &str, total: &str| {
-            json!({"family": family, "free": free, "total": total, "used": "0", "cooling": "0",
-                "excluded": "3", "outOfRange": "0"})
-        };
-        let class = |name: &str, rest: serde_json::Value| {
-            let mut value = json!({"metadata": {"name": name},
-                "spec": {"provisioner": "range.drivers.local.sdn.cozystack.io"}});
-            for (field, v) in rest.as_object().unwrap() {
-                value[field] = v.clone();
-            }
-            object(Kind::IPAddressClass, value)
-        };
-        let mut standard = class("standard", json!({"status": {
-            "capacity": [capacity("IPv4", "251", "254"),
-                capacity("IPv6", "18446744073709551613", "18446744073709551615")],
-            "conditions": [{"type": "Ready", "status": "True"}]}}));
-        standard.metadata.annotations.insert(names::DEFAULT_CLASS.to_owned(), "true".to_owned());
-        let broken = class("broken", json!({"status": {"conditions": [{"type": "Ready",
-            "status": "False", "reason": "InvalidParameters", "message": "no key `adresses`"}]}}));
-        let text = render(Kind::IPAddressClass, &[broken, standard], false);
-        assert_eq!(
-            text,
-            "\
-NAME      PROVISIONER                           POLICY  DEFAULT  FREE/TOTAL                         READY  REASON
-broken    range.drivers.local.sdn.cozystack.io  Retain  -        -                                  False
-    InvalidParameters: no key `adresses`
-standard  range.drivers.local.sdn.cozystack.io  Retain  yes      IPv4 251/254, IPv6 1.8e19/1.8e19  True
-"
-            .replace("FREE/TOTAL                         READY", "FREE/TOTAL                        READY")
-            .replace("-                                  False", "-                                 False")
-        );
-        assert!(text.lines().all(|line| line.len() <= 120));
-    }
-
-    #[test]
-    fn an_object_that_cannot_be_read_has_a_row_that_says_so() {
-        let bad = object(Kind::IPAddressClaim, json!({"metadata": {"namespace": "n", "name": "bad"},
-            "spec": {"family": "IPv5"}}));
-        let text = render(Kind::IPAddressClaim, &[bad], false);
-        assert!(text.lines().nth(1).unwrap().starts_with("n          bad   ?"), "{text}");
-        assert!(text.contains("cannot be read: spec: unknown variant `IPv5`"), "{text}");
-    }
-
-    #[test]
-    fn ages_are_told_in_their_largest_unit() {
-        let now = Timestamp::from_unix(NOW);
-        for (seconds, text) in [(0, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (172_800, "2d")] {
-            assert_eq!(age(Some(Timestamp::from_unix(NOW - seconds)), now), text);
-        }
-        assert_eq!(age(None, now), "");
-        assert_eq!(age(Some(Timestamp::from_unix(NOW + 5)), now), "0s");
-    }
-
-    #[test]
-    fn long_counts_are_shortened() {
-        for (count, text) in [("254", "254"), ("999999999", "999999999"), ("1000000000", "1.0e9"), ("", "")] {
-            assert_eq!(short(count), text);
-        }
-    }
-}
+mod tests;

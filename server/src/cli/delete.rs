@@ -60,11 +60,18 @@ pub(super) async fn run(
             }
         }
     }
-    if first == Exit::Ok { Ok(()) } else { Err(CliError::Reported(first)) }
+    if first == Exit::Ok {
+        Ok(())
+    } else {
+        Err(CliError::Reported(first))
+    }
 }
 
 fn waiting_for(object: &Object) -> String {
-    format!("marked for deletion, waits for {}", object.metadata.finalizers.join(", "))
+    format!(
+        "marked for deletion, waits for {}",
+        object.metadata.finalizers.join(", ")
+    )
 }
 
 /// Waits until this very object is gone; the object if it is still there at `end`.

@@ -104,14 +104,19 @@ impl Page {
 
     fn field(&mut self, label: &str, value: &str) {
         let value = if value.is_empty() { "-" } else { value };
-        self.text.push_str(&format!("{:<16}{}\n", format!("{label}:"), safe(value)));
+        self.text
+            .push_str(&format!("{:<16}{}\n", format!("{label}:"), safe(value)));
     }
 
     /// One value below the other.
     fn fields<'a>(&mut self, label: &str, values: impl IntoIterator<Item = (&'a str, String)>) {
         let mut label = label;
         for (name, value) in values {
-            let text = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
+            let text = if value.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{name}={value}")
+            };
             if label.is_empty() {
                 self.text.push_str(&format!("{:<16}{}\n", "", safe(&text)));
             } else {
@@ -141,7 +146,13 @@ impl Page {
         }
     }
 
-    fn foot(&mut self, meta: &ObjectMeta, spec: &Value, status_extra: &Value, conditions: &[Condition]) {
+    fn foot(
+        &mut self,
+        meta: &ObjectMeta,
+        spec: &Value,
+        status_extra: &Value,
+        conditions: &[Condition],
+    ) {
         for (title, rest) in [("Other fields", spec), ("Other status", status_extra)] {
             if rest.as_object().is_some_and(|map| !map.is_empty()) {
                 self.block(title, &to_yaml(rest));
@@ -149,18 +160,27 @@ impl Page {
         }
         self.conditions(conditions);
         let pairs = |map: &'_ BTreeMap<String, String>| -> Vec<(String, String)> {
-            let shown = map.iter().filter(|(name, _)| *name != super::merge::LAST_APPLIED);
-            shown.map(|(name, value)| (name.clone(), value.clone())).collect()
+            let shown = map
+                .iter()
+                .filter(|(name, _)| *name != super::merge::LAST_APPLIED);
+            shown
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect()
         };
         for (label, map) in [("Labels", &meta.labels), ("Annotations", &meta.annotations)] {
             let pairs = pairs(map);
             self.fields(label, pairs.iter().map(|(n, v)| (n.as_str(), v.clone())));
         }
-        self.fields("Finalizers", meta.finalizers.iter().map(|f| (f.as_str(), String::new())));
+        self.fields(
+            "Finalizers",
+            meta.finalizers.iter().map(|f| (f.as_str(), String::new())),
+        );
     }
 
     fn moment(&self, time: Option<Timestamp>) -> String {
-        time.map_or(String::new(), |t| format!("{t} ({} ago)", age(Some(t), self.now)))
+        time.map_or(String::new(), |t| {
+            format!("{t} ({} ago)", age(Some(t), self.now))
+        })
     }
 
     fn conditions(&mut self, conditions: &[Condition]) {
@@ -196,7 +216,14 @@ impl Page {
         let status = class.status.clone().unwrap_or_default();
         if !status.capacity.is_empty() {
             let rows = status.capacity.iter().map(|c| {
-                let counts = [&c.total, &c.used, &c.free, &c.cooling, &c.excluded, &c.out_of_range];
+                let counts = [
+                    &c.total,
+                    &c.used,
+                    &c.free,
+                    &c.cooling,
+                    &c.excluded,
+                    &c.out_of_range,
+                ];
                 let cells = std::iter::once(&c.family).chain(counts).map(Cell::from);
                 Row {
                     cells: cells.collect(),
@@ -204,13 +231,24 @@ impl Page {
                 }
             });
             let table = Table {
-                columns: vec!["FAMILY", "TOTAL", "USED", "FREE", "COOLING", "EXCLUDED", "OUT OF RANGE"],
+                columns: vec![
+                    "FAMILY",
+                    "TOTAL",
+                    "USED",
+                    "FREE",
+                    "COOLING",
+                    "EXCLUDED",
+                    "OUT OF RANGE",
+                ],
                 rows: rows.collect(),
                 ..Table::default()
             };
             self.block("Capacity", &table.render(false));
         }
-        let outside = status.out_of_range.iter().map(|name| (name.as_str(), String::new()));
+        let outside = status
+            .out_of_range
+            .iter()
+            .map(|name| (name.as_str(), String::new()));
         self.fields("Out of range", outside);
         let (spec, extra) = (class.spec.extra.clone().into(), status.extra.into());
         self.foot(&class.metadata, &spec, &extra, &status.conditions);
@@ -229,9 +267,18 @@ impl Page {
         self.field("Held by", &held_by(address, holder));
         self.field("Workload", &workload(address));
         self.field("Source", &source(address));
-        let extra = address.status.as_ref().map(|s| s.extra.clone()).unwrap_or_default();
+        let extra = address
+            .status
+            .as_ref()
+            .map(|s| s.extra.clone())
+            .unwrap_or_default();
         let spec = address.spec.extra.clone().into();
-        self.foot(&address.metadata, &spec, &extra.into(), address.conditions());
+        self.foot(
+            &address.metadata,
+            &spec,
+            &extra.into(),
+            address.conditions(),
+        );
     }
 
     fn claim(
@@ -265,11 +312,17 @@ impl Page {
                     phase.unwrap_or("gone").into(),
                     address.map_or(String::new(), workload).into(),
                 ],
-                note: if lost { "lost".to_owned() } else { String::new() },
+                note: if lost {
+                    "lost".to_owned()
+                } else {
+                    String::new()
+                },
             }
         };
         let held = status.addresses.iter().map(|a| row(a, false));
-        let rows: Vec<Row> = held.chain(status.lost_addresses.iter().map(|a| row(a, true))).collect();
+        let rows: Vec<Row> = held
+            .chain(status.lost_addresses.iter().map(|a| row(a, true)))
+            .collect();
         if !rows.is_empty() {
             let table = Table {
                 columns: vec!["ADDRESS", "NAME", "PHASE", "WORKLOAD"],
@@ -303,9 +356,15 @@ fn held_by(address: &IPAddress, holder: Option<&IPAddressClaim>) -> String {
 
 fn class_text(claim: &IPAddressClaim, class: Option<&IPAddressClass>) -> String {
     let name = class_name(claim);
-    let how = if claim.spec.class_name.is_empty() { " (by default)" } else { "" };
+    let how = if claim.spec.class_name.is_empty() {
+        " (by default)"
+    } else {
+        ""
+    };
     match (name, class) {
-        ("", _) if claim.spec.address_name.is_empty() => "none yet; the default class is asked for".to_owned(),
+        ("", _) if claim.spec.address_name.is_empty() => {
+            "none yet; the default class is asked for".to_owned()
+        }
         ("", _) => String::new(),
         (name, None) => format!("{name}{how}, which does not exist"),
         (name, Some(class)) => format!(
@@ -326,7 +385,8 @@ mod tests {
     const NOW: u64 = 1_800_000_000;
 
     fn typed<S: ResourceSpec>(value: Value) -> Resource<S> {
-        let mut whole = json!({"apiVersion": "local.sdn.cozystack.io/v1alpha1", "kind": S::KIND.name()});
+        let mut whole =
+            json!({"apiVersion": "local.sdn.cozystack.io/v1alpha1", "kind": S::KIND.name()});
         for (name, v) in value.as_object().unwrap() {
             whole[name] = v.clone();
         }
@@ -356,7 +416,11 @@ mod tests {
             "status": {"phase": "Bound", "associatedTo":
                 {"kind": "Service", "namespace": "team-a", "name": "web"}}}));
         let mut page = page();
-        page.claim(&claim, Some(&class), &[("ip-192-0-2-7".to_owned(), address)].into());
+        page.claim(
+            &claim,
+            Some(&class),
+            &[("ip-192-0-2-7".to_owned(), address)].into(),
+        );
         assert_eq!(
             page.text,
             "\
@@ -388,14 +452,20 @@ Annotations:    local.sdn.cozystack.io/provisioner=p.example.com
     #[test]
     fn an_address_says_who_holds_it() {
         let held = |uid: &str| -> IPAddress {
-            typed(json!({"metadata": {"name": "ip-192-0-2-7"}, "spec": {"address": "192.0.2.7",
-                "claimRef": {"namespace": "n", "name": "a", "uid": uid}}}))
+            typed(
+                json!({"metadata": {"name": "ip-192-0-2-7"}, "spec": {"address": "192.0.2.7",
+                "claimRef": {"namespace": "n", "name": "a", "uid": uid}}}),
+            )
         };
         let claim: IPAddressClaim = typed(json!({
             "metadata": {"name": "a", "namespace": "n", "uid": "u-1"}, "status": {"phase": "Bound"}}));
         for (address, holder, text) in [
             (held("u-1"), Some(&claim), "claim n/a (Bound, uid u-1)"),
-            (held("u-0"), Some(&claim), "an earlier claim n/a (uid u-0), which is gone"),
+            (
+                held("u-0"),
+                Some(&claim),
+                "an earlier claim n/a (uid u-0), which is gone",
+            ),
             (held("u-0"), None, "claim n/a (uid u-0), which is gone"),
             (held(""), None, "claim n/a, which does not exist yet"),
             (held(""), Some(&claim), "claim n/a (not completed yet)"),

@@ -28,6 +28,8 @@ pub enum Exit {
     Unauthorised = 7,
     /// The server or its store cannot be reached or cannot work now.
     Unavailable = 8,
+    /// A second signal ended the process at once.
+    Interrupted = 130,
 }
 
 /// Why a command failed.

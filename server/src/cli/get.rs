@@ -78,7 +78,10 @@ pub(super) async fn run(
 fn nothing(kind: Kind, namespace: Option<&str>) -> String {
     match namespace.filter(|_| kind.namespaced()) {
         Some(namespace) => {
-            format!("no {} in namespace {namespace} (-A shows all namespaces)", kind.plural())
+            format!(
+                "no {} in namespace {namespace} (-A shows all namespaces)",
+                kind.plural()
+            )
         }
         None => format!("no {}", kind.plural()),
     }
@@ -89,7 +92,10 @@ fn many(kind: Kind, items: &[Object], format: Format, colour: bool) -> String {
         Format::Table | Format::Wide => columns::table(kind, items, &view(format)).render(colour),
         Format::Json => to_json(&list_value(items)),
         Format::Yaml => to_yaml(&list_value(items)),
-        Format::Name => items.iter().map(|o| format!("{}\n", key_name(&o.key()))).collect(),
+        Format::Name => items
+            .iter()
+            .map(|o| format!("{}\n", key_name(&o.key())))
+            .collect(),
     }
 }
 
@@ -100,16 +106,22 @@ async fn watch(
     terminal: &mut Terminal,
 ) -> Result<(), CliError> {
     let (kind, scope) = match &request.target {
-        Target::All(kind) => (*kind, Scope {
-            namespace: request.namespace.clone(),
-            labels: request.labels.clone(),
-            name: None,
-        }),
-        Target::One(key) => (key.kind, Scope {
-            namespace: Some(key.namespace.clone()),
-            labels: None,
-            name: Some(key.name.clone()),
-        }),
+        Target::All(kind) => (
+            *kind,
+            Scope {
+                namespace: request.namespace.clone(),
+                labels: request.labels.clone(),
+                name: None,
+            },
+        ),
+        Target::One(key) => (
+            key.kind,
+            Scope {
+                namespace: Some(key.namespace.clone()),
+                labels: None,
+                name: Some(key.name.clone()),
+            },
+        ),
     };
     let mut follower = Follower::new(client.clone(), kind, scope);
     let mut printer = Printer::new(kind, request.format, terminal.colour);
@@ -235,7 +247,10 @@ default    b     Bound    IPv4    -      -          -
 "
         );
         let text = printer.take(Seen::Applied(claim("a", 3, "Bound")));
-        assert_eq!(text, "default    a     Bound    IPv4    -      -          -\n");
+        assert_eq!(
+            text,
+            "default    a     Bound    IPv4    -      -          -\n"
+        );
         let again = vec![claim("a", 3, "Bound"), claim("c", 4, "Bound")];
         assert_eq!(
             printer.take(Seen::Listed(again)),
@@ -254,7 +269,9 @@ default    b     Bound    IPv4    -      -          -    deleted
         events.push_str(&printer.take(Seen::Deleted(claim("a", 3, "Bound"))));
         let types: Vec<String> = events
             .lines()
-            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["type"].to_string())
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["type"].to_string()
+            })
             .collect();
         assert_eq!(types, ["\"ADDED\"", "\"MODIFIED\"", "\"DELETED\""]);
     }
@@ -262,7 +279,9 @@ default    b     Bound    IPv4    -      -          -    deleted
     #[test]
     fn the_same_objects_are_printed_in_every_format() {
         let items = [claim("a", 1, "Bound")];
-        assert!(many(Kind::IPAddressClaim, &items, Format::Json, false).contains("\"name\": \"a\""));
+        assert!(
+            many(Kind::IPAddressClaim, &items, Format::Json, false).contains("\"name\": \"a\"")
+        );
         assert!(many(Kind::IPAddressClaim, &items, Format::Yaml, false).contains("name: a\n"));
         let name = many(Kind::IPAddressClaim, &items, Format::Name, false);
         assert_eq!(name, "ipaddressclaim/default/a\n");

@@ -162,7 +162,10 @@ fn syntax_error(error: &Error, text: &str, first_line: u64) -> SyntaxError {
     let error = error.without_snippet();
     let Some(location) = error.location() else {
         let message = error.to_string();
-        return SyntaxError { line: first_line, message };
+        return SyntaxError {
+            line: first_line,
+            message,
+        };
     };
     let position = format!(" at line {}, column {}", location.line(), location.column());
     let message = match error {
@@ -179,7 +182,9 @@ fn syntax_error(error: &Error, text: &str, first_line: u64) -> SyntaxError {
         ""
     };
     SyntaxError {
-        line: first_line.saturating_sub(1).saturating_add(location.line().max(1)),
+        line: first_line
+            .saturating_sub(1)
+            .saturating_add(location.line().max(1)),
         message: format!("{message}{hint}"),
     }
 }
@@ -318,7 +323,7 @@ spec:
     fn aliases_that_multiply_without_bound_are_refused() {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for n in 1..10 {
-            let parts = [format!("*a{}", n - 1); 10].join(", ");
+            let parts = vec![format!("*a{}", n - 1); 10].join(", ");
             text.push_str(&format!("a{n}: &a{n} [{parts}]\n"));
         }
         assert!(Node::parse(&text, 1).is_err());
@@ -328,7 +333,10 @@ spec:
     fn a_field_that_is_there_twice_is_named_with_the_line_of_the_second() {
         let e = Node::parse("a: 1\nb: 2\na: 3\n", 1).unwrap_err();
         assert_eq!(e.line, 3);
-        assert_eq!(e.message, "the field `a` is there twice in one mapping; remove one of them");
+        assert_eq!(
+            e.message,
+            "the field `a` is there twice in one mapping; remove one of them"
+        );
     }
 
     #[test]

@@ -108,7 +108,9 @@ impl Board {
                     .into_iter()
                     .partition::<BTreeMap<_, _>, _>(|(key, _)| there.contains(key));
                 self.claims = stay;
-                let new = objects.into_iter().filter_map(|object| self.applied(object));
+                let new = objects
+                    .into_iter()
+                    .filter_map(|object| self.applied(object));
                 let mut changed: Vec<Key> = new.collect();
                 changed.extend(gone.into_keys());
                 changed
@@ -135,9 +137,13 @@ impl Board {
         let mut quiet = QUIET;
         for object in self.claims.values() {
             // What cannot be read will not become readable by waiting.
-            let Ok(claim) = IPAddressClaim::from_object(object) else { continue };
+            let Ok(claim) = IPAddressClaim::from_object(object) else {
+                continue;
+            };
             let bound = find_condition(claim.conditions(), names::condition::BOUND)?;
-            if claim.phase().is_none() || bound.observed_generation != Some(claim.metadata.generation) {
+            if claim.phase().is_none()
+                || bound.observed_generation != Some(claim.metadata.generation)
+            {
                 return None;
             }
             if bound.reason == names::reason::WAITING_FOR_PROVISIONING {
@@ -168,13 +174,20 @@ impl Board {
         };
         let phase = claim.phase().map_or("new", ClaimPhase::as_str);
         let addresses = claim.status.iter().flat_map(|s| &s.addresses);
-        let addresses = addresses.map(|a| a.address.as_str()).collect::<Vec<_>>().join(",");
+        let addresses = addresses
+            .map(|a| a.address.as_str())
+            .collect::<Vec<_>>()
+            .join(",");
         let reason = match claim.phase() {
             Some(_) => reason_of_claim(&claim),
             None => String::new(),
         };
         let parts = [name.as_str(), phase, &addresses, &reason];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }
 
@@ -212,7 +225,11 @@ impl Screen {
         let table = board.table(terminal.colour);
         // Up to the first line of the table and clear from there. Lines that are too long for the
         // terminal are cut meanwhile, so that each takes one row.
-        let up = if self.lines > 0 { format!("\x1b[{}A", self.lines) } else { String::new() };
+        let up = if self.lines > 0 {
+            format!("\x1b[{}A", self.lines)
+        } else {
+            String::new()
+        };
         self.lines = table.lines().count();
         terminal.print(&format!("\x1b[?7l{up}\x1b[J{table}\x1b[?7h"))
     }
@@ -251,11 +268,23 @@ mod tests {
         assert_eq!(board.settled_after(), None, "a has no status");
         board.take(Seen::Applied(claim("a", 1, status("Bound", "Bound", 1))));
         assert_eq!(board.settled_after(), Some(QUIET));
-        board.take(Seen::Applied(claim("b", 2, status("Pending", "PoolExhausted", 1))));
+        board.take(Seen::Applied(claim(
+            "b",
+            2,
+            status("Pending", "PoolExhausted", 1),
+        )));
         assert_eq!(board.settled_after(), None, "b was edited since");
-        board.take(Seen::Applied(claim("b", 2, status("Pending", "PoolExhausted", 2))));
+        board.take(Seen::Applied(claim(
+            "b",
+            2,
+            status("Pending", "PoolExhausted", 2),
+        )));
         assert_eq!(board.settled_after(), Some(QUIET));
-        board.take(Seen::Applied(claim("b", 2, status("Pending", "WaitingForProvisioning", 2))));
+        board.take(Seen::Applied(claim(
+            "b",
+            2,
+            status("Pending", "WaitingForProvisioning", 2),
+        )));
         assert_eq!(board.settled_after(), Some(QUIET_FOR_DRIVERS));
     }
 
@@ -283,31 +312,48 @@ mod tests {
     fn a_line_says_what_a_claim_has_come_to() {
         let mut board = board();
         let mut bound = status("Bound", "Bound", 1);
-        bound["addresses"] = json!([{"name": "x", "address": "192.0.2.1"}, {"name": "y", "address": "2001:db8::1"}]);
+        bound["addresses"] =
+            json!([{"name": "x", "address": "192.0.2.1"}, {"name": "y", "address": "2001:db8::1"}]);
         board.take(Seen::Listed(vec![
             claim("a", 1, bound),
             claim("b", 1, status("Pending", "PoolExhausted", 1)),
         ]));
-        assert_eq!(board.line(&Key::claim("default", "a")), "default/a Bound 192.0.2.1,2001:db8::1");
-        assert_eq!(board.line(&Key::claim("default", "b")), "default/b Pending PoolExhausted: m");
+        assert_eq!(
+            board.line(&Key::claim("default", "a")),
+            "default/a Bound 192.0.2.1,2001:db8::1"
+        );
+        assert_eq!(
+            board.line(&Key::claim("default", "b")),
+            "default/b Pending PoolExhausted: m"
+        );
     }
 
     #[test]
     fn a_terminal_is_redrawn_in_place_and_a_file_gets_lines_and_one_table() {
         use crate::cli::output::tests::captured;
         let mut board = board();
-        let changed = board.take(Seen::Listed(vec![claim("a", 1, status("Bound", "Bound", 1))]));
+        let changed = board.take(Seen::Listed(vec![claim(
+            "a",
+            1,
+            status("Bound", "Bound", 1),
+        )]));
         let table = "NAMESPACE  NAME  PHASE  FAMILY  CLASS  ADDRESSES  AGE\n\
              default    a     Bound  IPv4    -      -          -\n";
 
         let (mut terminal, out, _) = captured();
-        let mut screen = Screen { in_place: false, lines: 0 };
+        let mut screen = Screen {
+            in_place: false,
+            lines: 0,
+        };
         screen.changed(&board, &changed, &mut terminal).unwrap();
         screen.finish(&board, &mut terminal).unwrap();
         assert_eq!(out.text(), format!("default/a Bound\n\n{table}"));
 
         let (mut terminal, out, _) = captured();
-        let mut screen = Screen { in_place: true, lines: 0 };
+        let mut screen = Screen {
+            in_place: true,
+            lines: 0,
+        };
         screen.changed(&board, &changed, &mut terminal).unwrap();
         screen.finish(&board, &mut terminal).unwrap();
         let drawn = |up: &str| format!("\x1b[?7l{up}\x1b[J{table}\x1b[?7h");

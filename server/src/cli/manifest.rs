@@ -110,12 +110,19 @@ fn is_stdin(path: &Path) -> bool {
 fn read(path: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
     if is_stdin(path) {
-        std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+        std::io::stdin()
+            .lock()
+            .read_to_end(&mut bytes)
+            .map_err(|e| e.to_string())?;
     } else {
         bytes = std::fs::read(path).map_err(|e| e.to_string())?;
     }
     String::from_utf8(bytes).map_err(|e| {
-        let line = e.as_bytes().iter().take(e.utf8_error().valid_up_to()).filter(|b| **b == b'\n');
+        let line = e
+            .as_bytes()
+            .iter()
+            .take(e.utf8_error().valid_up_to())
+            .filter(|b| **b == b'\n');
         format!("line {} is not UTF-8 text", line.count() + 1)
     })
 }
@@ -171,7 +178,13 @@ impl<'a> Reader<'a> {
         }
         let fail_at = |this: &mut Self, e: FieldError| {
             let line = node.line_of(&e.field);
-            this.fail(file, Some(line), &label(&node, this.namespace), &e.field, e.message);
+            this.fail(
+                file,
+                Some(line),
+                &label(&node, this.namespace),
+                &e.field,
+                e.message,
+            );
         };
         let object = match self.identify(&node) {
             Ok(object) => object,
@@ -184,14 +197,14 @@ impl<'a> Reader<'a> {
         };
         let key = object.key();
         if let Some((other, line)) = self.seen.get(&key) {
-            let message = format!(
-                "the same object stands at {other}:{line} already; remove one of the two"
-            );
+            let message =
+                format!("the same object stands at {other}:{line} already; remove one of the two");
             let at = node.line_of("metadata.name");
             self.fail(file, Some(at), &key.to_string(), "metadata.name", message);
             return;
         }
-        self.seen.insert(key, (file.to_owned(), node.line_of("metadata.name")));
+        self.seen
+            .insert(key, (file.to_owned(), node.line_of("metadata.name")));
         let document = Document {
             object,
             file: file.to_owned(),
@@ -204,7 +217,8 @@ impl<'a> Reader<'a> {
         if errors.is_empty() {
             self.found.push(Ok(document));
         } else {
-            self.found.extend(errors.iter().map(|e| Err(document.error(e))));
+            self.found
+                .extend(errors.iter().map(|e| Err(document.error(e))));
         }
     }
 
@@ -221,8 +235,8 @@ impl<'a> Reader<'a> {
             return Err(errors);
         }
         let value = without_nulls(node.to_value());
-        let mut object = Object::from_value(value)
-            .map_err(|e| one(FieldError::new("metadata", e.reason)))?;
+        let mut object =
+            Object::from_value(value).map_err(|e| one(FieldError::new("metadata", e.reason)))?;
         if kind.namespaced() && object.metadata.namespace.is_empty() {
             self.namespace.clone_into(&mut object.metadata.namespace);
         }
@@ -232,7 +246,9 @@ impl<'a> Reader<'a> {
 
 /// Everything that the server would refuse, found before anything is sent.
 fn creation_errors(object: &Object) -> Vec<FieldError> {
-    let unknown = validate::unknown_fields(object).into_iter().map(FieldError::from);
+    let unknown = validate::unknown_fields(object)
+        .into_iter()
+        .map(FieldError::from);
     unknown.chain(validate::validate_create(object)).collect()
 }
 
@@ -251,7 +267,10 @@ fn list_items(node: &Node) -> Option<&[Node]> {
 
 fn kind_of(node: &Node) -> Result<Kind, FieldError> {
     let text = |field: &str, example: &str| match node.get(field) {
-        None => Err(FieldError::new(field, format!("is missing; write `{field}: {example}`"))),
+        None => Err(FieldError::new(
+            field,
+            format!("is missing; write `{field}: {example}`"),
+        )),
         Some(value) => value.text().ok_or_else(|| {
             let message = format!("must be text such as `{example}`, not {}", value.describe());
             FieldError::new(field, message)
@@ -265,7 +284,10 @@ fn kind_of(node: &Node) -> Result<Kind, FieldError> {
         (Some(kind), _) => Ok(kind),
         (None, Some(named)) => Err(FieldError::new(
             "apiVersion",
-            format!("`{api_version}` has no {named} here; write `{}`", named.api_version()),
+            format!(
+                "`{api_version}` has no {named} here; write `{}`",
+                named.api_version()
+            ),
         )),
         (None, None) => {
             let advice = nearest_kind(kind)
@@ -295,7 +317,10 @@ fn metadata_errors(node: &Node) -> Vec<FieldError> {
         return vec![FieldError::new("metadata", message)];
     };
     if !matches!(metadata.tree, Tree::Map(_)) {
-        let message = format!("must be a mapping with a `name:`, not {}", metadata.describe());
+        let message = format!(
+            "must be a mapping with a `name:`, not {}",
+            metadata.describe()
+        );
         return vec![FieldError::new("metadata", message)];
     }
     let mut errors = Vec::new();
@@ -304,7 +329,10 @@ fn metadata_errors(node: &Node) -> Vec<FieldError> {
         Some(name) if matches!(name.tree, Tree::Scalar(Value::Number(_) | Value::Bool(_))) => {
             errors.push(quotes_needed("metadata.name", name));
         }
-        _ => errors.push(FieldError::new("metadata.name", "is missing; every object has a name")),
+        _ => errors.push(FieldError::new(
+            "metadata.name",
+            "is missing; every object has a name",
+        )),
     }
     if let Some(namespace) = metadata.get("namespace")
         && namespace.text().is_none()
@@ -318,13 +346,19 @@ fn metadata_errors(node: &Node) -> Vec<FieldError> {
             continue;
         };
         if !matches!(value.tree, Tree::Map(_)) {
-            let message = format!("must be a mapping of names to text, not {}", value.describe());
+            let message = format!(
+                "must be a mapping of names to text, not {}",
+                value.describe()
+            );
             errors.push(FieldError::new(path, message));
             continue;
         }
         for field in value.fields() {
             if field.value.text().is_none() && !field.value.is_null() {
-                errors.push(quotes_needed(&format!("{path}.{}", field.name), &field.value));
+                errors.push(quotes_needed(
+                    &format!("{path}.{}", field.name),
+                    &field.value,
+                ));
             }
         }
     }
@@ -336,7 +370,10 @@ fn quotes_needed(path: &str, node: &Node) -> FieldError {
         Tree::Scalar(value) => format!("; write it in quotes: \"{value}\""),
         Tree::List(_) | Tree::Map(_) => String::new(),
     };
-    FieldError::new(path, format!("must be text, not {}{advice}", node.describe()))
+    FieldError::new(
+        path,
+        format!("must be text, not {}{advice}", node.describe()),
+    )
 }
 
 /// `IPAddressClaim default/web`, from what can be read of it.
@@ -346,13 +383,19 @@ fn label(node: &Node, default_namespace: &str) -> String {
     }
     let metadata = |field: &str| text(node.get("metadata").and_then(|m| m.get(field)));
     let kind = text(node.get("kind"));
-    let namespaced = Kind::ALL.iter().any(|k| Some(k.name()) == kind && k.namespaced());
+    let namespaced = Kind::ALL
+        .iter()
+        .any(|k| Some(k.name()) == kind && k.namespaced());
     let namespace = metadata("namespace").or(namespaced.then_some(default_namespace));
     let name = metadata("name").map(|name| match namespace {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name.to_owned(),
     });
-    kind.map(str::to_owned).into_iter().chain(name).collect::<Vec<_>>().join(" ")
+    kind.map(str::to_owned)
+        .into_iter()
+        .chain(name)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A field without a value is a field that is absent, except in what is opaque.
@@ -362,7 +405,11 @@ fn without_nulls(value: Value) -> Value {
             map.into_iter()
                 .filter(|(_, v)| !v.is_null())
                 .map(|(k, v)| {
-                    let v = if k == "parameters" { v } else { without_nulls(v) };
+                    let v = if k == "parameters" {
+                        v
+                    } else {
+                        without_nulls(v)
+                    };
                     (k, v)
                 })
                 .collect(),
@@ -377,9 +424,14 @@ fn without_nulls(value: Value) -> Value {
 /// quotes and block text, so that lines decide alone.
 fn split(text: &str) -> Vec<(u64, String)> {
     let mut documents = vec![(1, String::new())];
-    for (number, line) in (1..).zip(text.strip_prefix('\u{feff}').unwrap_or(text).split_inclusive('\n')) {
+    for (number, line) in (1..).zip(
+        text.strip_prefix('\u{feff}')
+            .unwrap_or(text)
+            .split_inclusive('\n'),
+    ) {
         let is_marker = |marker| {
-            line.strip_prefix(marker).is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+            line.strip_prefix(marker)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
         };
         if is_marker("---") {
             documents.push((number, String::new()));
@@ -396,3 +448,6 @@ fn split(text: &str) -> Vec<(u64, String)> {
     documents.retain(|(_, document)| document.lines().any(has_content));
     documents
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,10 @@ pub(super) fn created(manifest: &Object) -> Object {
 
 fn remember(object: &mut Object, manifest: &Object) {
     let text = manifest.to_value().to_string();
-    object.metadata.annotations.insert(LAST_APPLIED.to_owned(), text);
+    object
+        .metadata
+        .annotations
+        .insert(LAST_APPLIED.to_owned(), text);
 }
 
 /// The object as the manifest wants it, or `None` if it is like that already.
@@ -57,7 +60,9 @@ pub(super) fn changed(manifest: &Object, live: &Object) -> Result<Option<Object>
     // Labels and annotations of several owners lie side by side: they are removed one by one.
     for map in ["labels", "annotations"] {
         if let Some(Value::Object(metadata)) = wanted.get_mut("metadata") {
-            metadata.entry(map).or_insert_with(|| Value::Object(Map::new()));
+            metadata
+                .entry(map)
+                .or_insert_with(|| Value::Object(Map::new()));
         }
     }
     let mut merged = live.to_value();
@@ -96,7 +101,10 @@ fn merge(live: &mut Value, wanted: &Value, last: &Value) {
         return;
     };
     if let Value::Object(last) = last {
-        for name in last.keys().filter(|name| !wanted_fields.contains_key(*name)) {
+        for name in last
+            .keys()
+            .filter(|name| !wanted_fields.contains_key(*name))
+        {
             live_fields.remove(name);
         }
     }
@@ -142,7 +150,8 @@ mod tests {
         let manifest = address(json!({"address": "192.0.2.7", "className": "c"}));
         let mut live = stored(&manifest);
         live.fields["spec"]["reclaimPolicy"] = json!("Retain");
-        live.fields.insert("status".to_owned(), json!({"phase": "Available"}));
+        live.fields
+            .insert("status".to_owned(), json!({"phase": "Available"}));
         assert_eq!(changed(&manifest, &live).unwrap(), None);
     }
 
@@ -152,7 +161,9 @@ mod tests {
         let live = stored(&manifest);
         let mut printed = live.clone();
         printed.metadata.resource_version = Some("3".parse().unwrap());
-        printed.fields.insert("status".to_owned(), json!({"phase": "Lost"}));
+        printed
+            .fields
+            .insert("status".to_owned(), json!({"phase": "Lost"}));
         assert_eq!(changed(&printed, &live).unwrap(), None);
     }
 
@@ -162,7 +173,10 @@ mod tests {
         let manifest = address(json!({"address": "192.0.2.7", "className": "d"}));
         let new = changed(&manifest, &live).unwrap().unwrap();
         assert_eq!(new.fields["spec"]["className"], "d");
-        assert_eq!(new.metadata.resource_version, live.metadata.resource_version);
+        assert_eq!(
+            new.metadata.resource_version,
+            live.metadata.resource_version
+        );
         assert_eq!(new.metadata.uid, "u");
         // Once it is stored, it is unchanged.
         assert_eq!(changed(&manifest, &new).unwrap(), None);
@@ -176,10 +190,15 @@ mod tests {
         let now = object(json!({"kind": "IPAddressClaim",
             "metadata": {"name": "a", "namespace": "n"}, "spec": {"family": "IPv6"}}));
         let mut live = stored(&before);
-        live.metadata.labels.insert("z".to_owned(), "of another".to_owned());
+        live.metadata
+            .labels
+            .insert("z".to_owned(), "of another".to_owned());
         let new = changed(&now, &live).unwrap().unwrap();
         assert_eq!(new.fields["spec"], json!({"family": "IPv6"}));
-        assert_eq!(new.metadata.labels, [("z".to_owned(), "of another".to_owned())].into());
+        assert_eq!(
+            new.metadata.labels,
+            [("z".to_owned(), "of another".to_owned())].into()
+        );
     }
 
     #[test]
@@ -187,11 +206,17 @@ mod tests {
         let before = address(json!({"address": "192.0.2.7", "className": "c"}));
         let mut live = stored(&before);
         live.fields["spec"]["claimRef"] = json!({"namespace": "n", "name": "a", "uid": "u"});
-        live.metadata.add_finalizer("local.sdn.cozystack.io/address-protection");
-        live.metadata.annotations.insert("other".to_owned(), "kept".to_owned());
+        live.metadata
+            .add_finalizer("local.sdn.cozystack.io/address-protection");
+        live.metadata
+            .annotations
+            .insert("other".to_owned(), "kept".to_owned());
         let now = address(json!({"address": "192.0.2.7", "className": "d"}));
         let new = changed(&now, &live).unwrap().unwrap();
-        assert_eq!(new.fields["spec"]["claimRef"], live.fields["spec"]["claimRef"]);
+        assert_eq!(
+            new.fields["spec"]["claimRef"],
+            live.fields["spec"]["claimRef"]
+        );
         assert_eq!(new.metadata.finalizers, live.metadata.finalizers);
         assert_eq!(new.metadata.annotation("other"), Some("kept"));
     }
@@ -216,8 +241,13 @@ mod tests {
                 "spec": {"provisioner": "p", "parameters": {"addresses": addresses}}}))
         };
         let live = stored(&class(json!(["192.0.2.0/24", "198.51.100.0/24"])));
-        let new = changed(&class(json!(["192.0.2.0/25"])), &live).unwrap().unwrap();
-        assert_eq!(new.fields["spec"]["parameters"]["addresses"], json!(["192.0.2.0/25"]));
+        let new = changed(&class(json!(["192.0.2.0/25"])), &live)
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            new.fields["spec"]["parameters"]["addresses"],
+            json!(["192.0.2.0/25"])
+        );
     }
 
     #[test]
@@ -238,7 +268,9 @@ mod tests {
         let text = "{\"apiVersion\":\"local.sdn.cozystack.io/v1alpha1\",\"kind\":\"IPAddress\",\
             \"metadata\":{\"annotations\":{},\"name\":\"ip-192-0-2-7\"},\
             \"spec\":{\"address\":\"192.0.2.7\",\"className\":\"c\"}}\n";
-        live.metadata.annotations.insert(LAST_APPLIED.to_owned(), text.to_owned());
+        live.metadata
+            .annotations
+            .insert(LAST_APPLIED.to_owned(), text.to_owned());
         assert_eq!(changed(&manifest, &live).unwrap(), None);
     }
 }

@@ -59,7 +59,13 @@ struct Cli {
     #[arg(long, global = true, value_name = "URL")]
     server: Option<String>,
     /// The namespace of claims that name none
-    #[arg(short, long, global = true, value_name = "NAME", default_value = "default")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "NAME",
+        default_value = "default"
+    )]
     namespace: String,
     #[command(subcommand)]
     command: Command,
@@ -166,8 +172,12 @@ pub fn main() -> ExitCode {
     };
     let mut terminal = Terminal::of_process(json);
     let runtime = match &cli.command {
-        Command::Serve(_) => tokio::runtime::Builder::new_multi_thread().enable_all().build(),
-        _ => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+        Command::Serve(_) => tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build(),
+        _ => tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build(),
     };
     let result = match runtime {
         Ok(runtime) => runtime.block_on(run(cli, &mut terminal)),
@@ -196,7 +206,10 @@ fn start_log() {
 async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
     let namespace = cli.namespace.as_str();
     let client = || {
-        let server = cli.server.clone().or_else(|| std::env::var(SERVER_ENV).ok());
+        let server = cli
+            .server
+            .clone()
+            .or_else(|| std::env::var(SERVER_ENV).ok());
         Client::new(&server.unwrap_or_else(|| DEFAULT_SERVER.to_owned()))
     };
     match cli.command {
@@ -218,7 +231,14 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
             get::run(&client()?, request, terminal).await
         }
         Command::Apply(args) => {
-            apply::run(&client()?, &args.filename, namespace, args.dry_run, terminal).await
+            apply::run(
+                &client()?,
+                &args.filename,
+                namespace,
+                args.dry_run,
+                terminal,
+            )
+            .await
         }
         Command::Describe { kind, name } => {
             match target::target(&kind, name.as_deref(), namespace)? {
@@ -247,7 +267,10 @@ async fn delete_command(
         match target::target(kind, args.name.as_deref(), namespace)? {
             Target::One(key) => keys.push(key),
             Target::All(kind) => {
-                let text = format!("which one? write `ipledger delete {} NAME`", kind.singular());
+                let text = format!(
+                    "which one? write `ipledger delete {} NAME`",
+                    kind.singular()
+                );
                 return Err(CliError::Usage(text));
             }
         }

@@ -176,7 +176,15 @@ pub(crate) fn to_json_line(value: &Value) -> String {
 /// becomes `?`.
 pub(crate) fn to_yaml(value: &Value) -> String {
     let text = serde_saphyr::to_string(value).unwrap_or_default();
-    text.chars().map(|c| if !matches!(c, '\n' | '\t') && steers(c) { '?' } else { c }).collect()
+    text.chars()
+        .map(|c| {
+            if !matches!(c, '\n' | '\t') && steers(c) {
+                '?'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 /// Several objects as one, in the form of the API.

@@ -70,7 +70,11 @@ fn check(
             }
         }
     }
-    if failed { Err(CliError::Reported(Exit::Usage)) } else { Ok(documents) }
+    if failed {
+        Err(CliError::Reported(Exit::Usage))
+    } else {
+        Ok(documents)
+    }
 }
 
 /// Applies the documents and shows their claims until they are settled.
@@ -85,8 +89,9 @@ async fn present(
         Err(e) => return Err(e),
     }
     let keys = documents.iter().map(|d| d.object.key());
-    let claims: std::collections::BTreeSet<Key> =
-        keys.filter(|key| key.kind == Kind::IPAddressClaim).collect();
+    let claims: std::collections::BTreeSet<Key> = keys
+        .filter(|key| key.kind == Kind::IPAddressClaim)
+        .collect();
     if claims.is_empty() {
         return Ok(());
     }

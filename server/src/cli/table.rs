@@ -32,7 +32,11 @@ pub(crate) struct Cell {
 impl Cell {
     /// Text that stands out by its tone. An empty text is shown as `-`.
     pub(crate) fn toned(text: &str, tone: Tone) -> Cell {
-        let text = if text.is_empty() { "-".to_owned() } else { safe(text).into_owned() };
+        let text = if text.is_empty() {
+            "-".to_owned()
+        } else {
+            safe(text).into_owned()
+        };
         Cell { text, tone }
     }
 
@@ -257,7 +261,10 @@ mod tests {
     fn colours_change_no_width_and_appear_only_when_asked_for() {
         let table = table(&[("web", "Bound", "note")]);
         let coloured = table.render(true);
-        assert_eq!(coloured, "NAME  PHASE  REASON\nweb   \u{1b}[32mBound\u{1b}[0m  note\n");
+        assert_eq!(
+            coloured,
+            "NAME  PHASE  REASON\nweb   \u{1b}[32mBound\u{1b}[0m  note\n"
+        );
         assert!(!table.render(false).contains('\u{1b}'));
     }
 

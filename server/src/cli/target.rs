@@ -46,7 +46,9 @@ fn find_kind(word: &str) -> Result<Kind, CliError> {
         _ => None,
     };
     short.or_else(|| Kind::find_resource(word)).ok_or_else(|| {
-        let known = Kind::ALL.map(|k| format!("{} ({})", k.plural(), k.short_name())).join(", ");
+        let known = Kind::ALL
+            .map(|k| format!("{} ({})", k.plural(), k.short_name()))
+            .join(", ");
         CliError::Usage(format!(
             "`{word}` is not a kind; known are {known}, or just classes, addresses, claims"
         ))
@@ -84,13 +86,28 @@ mod tests {
     #[test]
     fn a_kind_is_understood_in_any_form() {
         for word in [
-            "claim", "Claims", "ipaddressclaim", "IPAddressClaim", "ipaddressclaims", "ipaddrclaim",
+            "claim",
+            "Claims",
+            "ipaddressclaim",
+            "IPAddressClaim",
+            "ipaddressclaims",
+            "ipaddrclaim",
             "ipaddressclaims.local.sdn.cozystack.io",
         ] {
-            assert_eq!(target(word, None, "n").unwrap(), Target::All(Kind::IPAddressClaim), "{word}");
+            assert_eq!(
+                target(word, None, "n").unwrap(),
+                Target::All(Kind::IPAddressClaim),
+                "{word}"
+            );
         }
-        assert_eq!(target("address", None, "n").unwrap(), Target::All(Kind::IPAddress));
-        assert_eq!(target("classes", None, "n").unwrap(), Target::All(Kind::IPAddressClass));
+        assert_eq!(
+            target("address", None, "n").unwrap(),
+            Target::All(Kind::IPAddress)
+        );
+        assert_eq!(
+            target("classes", None, "n").unwrap(),
+            Target::All(Kind::IPAddressClass)
+        );
     }
 
     #[test]
@@ -104,9 +121,15 @@ mod tests {
     #[test]
     fn what_is_printed_as_a_name_is_understood_as_a_target() {
         let claim = Target::One(Key::claim("team-a", "web"));
-        assert_eq!(target("ipaddressclaim/team-a/web", None, "default").unwrap(), claim);
+        assert_eq!(
+            target("ipaddressclaim/team-a/web", None, "default").unwrap(),
+            claim
+        );
         assert_eq!(target("claim/web", None, "team-a").unwrap(), claim);
-        assert_eq!(target("class/c", None, "n").unwrap(), Target::One(Key::class("c")));
+        assert_eq!(
+            target("class/c", None, "n").unwrap(),
+            Target::One(Key::class("c"))
+        );
     }
 
     #[test]

@@ -27,6 +27,7 @@ type Act = Box<dyn Fn(String, usize) -> BoxFuture<'static, Pass<String>> + Send 
 pub(super) struct Probe {
     pub(super) clock: Arc<PausedClock>,
     act: Act,
+    progress: Progress,
     /// `pass NAME`, `end NAME`, `see NAME OLD->NEW` (revisions), each with its millisecond.
     notes: Mutex<Vec<(u128, String)>>,
     /// The claims as the changes tell them.
@@ -68,6 +69,13 @@ impl Reconciler for Probe {
             return vec![];
         };
         assert_ne!(key.name, "poison", "a claim that the observer cannot bear");
+        let revision = new.as_ref().and_then(|c| c.metadata.resource_version);
+        if let (Some(reached), Some(new)) = (self.progress.reached(key.kind), revision) {
+            assert!(
+                reached < new,
+                "nothing counts as reached before it was observed"
+            );
+        }
         let mut view = self.view.lock().unwrap();
         let before = match new {
             Some(new) => view.insert(key.name.clone(), Arc::clone(new)),
@@ -146,6 +154,7 @@ impl Setup {
     {
         let probe = Arc::new(Probe {
             clock: Arc::clone(&self.clock),
+            progress: self.progress.clone(),
             act: Box::new(move |key, number| act(key, number).boxed()),
             notes: Mutex::default(),
             view: Mutex::default(),

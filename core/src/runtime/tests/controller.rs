@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::Clock;
-use super::bench::{Setup, create, seconds, touch};
+use super::bench::{Bench, Setup, create, seconds, touch};
 use crate::api::{IPAddressClaimSpec, Key, Kind};
 use crate::runtime::{ControllerError, Next, Pass};
 use crate::store::{Preconditions, ReadAt, Revision, Store, StoreError, StoreExt};
@@ -260,57 +260,97 @@ async fn an_observer_that_panics_ends_the_controller_with_an_error() {
     assert!(error.to_string().contains("cannot bear"), "{error}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_resync_gives_every_key_a_pass_and_counts_what_it_finds() {
-    let mut setup = Setup::new();
+/// A controller with a resync every minute and one worker, whose passes write into their claim
+/// when `writes` says so, and take five seconds over the claim `slow`.
+fn with_resync(
+    mut setup: Setup,
+    writes: fn(&str, usize) -> bool,
+    next: fn(&str, usize) -> Next,
+) -> Bench {
     setup.options.resync = Some(seconds(60));
-    setup.create("a").await;
-    setup.create("b").await;
-    let store = Arc::clone(&setup.store);
-    let bench = setup.start(move |key, number| {
-        let store = Arc::clone(&store);
+    setup.options.workers = 1;
+    let (store, clock) = (Arc::clone(&setup.store), Arc::clone(&setup.clock));
+    setup.start(move |key, number| {
+        let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
         async move {
-            let mut pass = Pass::settled();
-            // The first pass is asked for by the listing, the third by the second one's write.
-            if key == "a" && number <= 2 {
-                let revision = touch(&*store, "a", &number.to_string()).await;
+            let mut pass = pass(next(&key, number));
+            if key == "slow" {
+                clock.sleep(seconds(5)).await;
+            }
+            if writes(&key, number) {
+                let revision = touch(&*store, &key, &number.to_string()).await;
                 pass.wrote.push((CLAIM, revision));
-            } else if key == "a" && number == 3 {
-                pass.next = Next::After(seconds(1));
             }
             pass
         }
-    });
-    bench.clock.sleep(seconds(30)).await;
-    assert_eq!(bench.controller.stats().resync_found_work, 0);
-    assert_eq!(bench.probe.passes("b"), [0]);
-    bench.clock.sleep(seconds(170)).await;
-    assert_eq!(bench.probe.passes("b"), [0, 60_000, 120_000, 180_000]);
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_gives_every_key_a_pass() {
+    let setup = Setup::new();
+    setup.create("a").await;
+    setup.create("b").await;
+    let bench = with_resync(setup, |_, _| false, |_, _| Next::Wait);
+    bench.clock.sleep(seconds(200)).await;
+    for key in ["a", "b"] {
+        assert_eq!(bench.probe.passes(key), [0, 60_000, 120_000, 180_000]);
+    }
     assert_eq!(bench.controller.stats().resync_found_work, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_in_a_pass_that_only_a_resync_asked_for_is_counted() {
-    let mut setup = Setup::new();
-    setup.options.resync = Some(seconds(60));
+    let setup = Setup::new();
     setup.create("a").await;
-    let store = Arc::clone(&setup.store);
-    let bench = setup.start(move |_, number| {
-        let store = Arc::clone(&store);
-        async move {
-            let mut pass = Pass::settled();
-            if number == 2 {
-                pass.wrote.push((CLAIM, touch(&*store, "a", "found").await));
-            }
-            pass
-        }
-    });
-    bench.clock.sleep(seconds(200)).await;
+    let bench = with_resync(setup, |_, number| number <= 3, |_, _| Next::Wait);
+    bench.clock.sleep(seconds(50)).await;
+    assert_eq!(bench.probe.passes("a"), [0, 0, 0, 0]);
     assert_eq!(
-        bench.probe.passes("a"),
-        [0, 60_000, 60_000, 120_000, 180_000]
+        bench.controller.stats().resync_found_work,
+        0,
+        "changes asked for these"
     );
+
+    let setup = Setup::new();
+    setup.create("a").await;
+    let bench = with_resync(setup, |_, number| number == 2, |_, _| Next::Wait);
+    bench.clock.sleep(seconds(200)).await;
+    let passes = bench.probe.passes("a");
+    assert_eq!(passes, [0, 60_000, 60_000, 120_000, 180_000]);
     assert_eq!(bench.controller.stats().resync_found_work, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_was_due_anyway_is_not_the_merit_of_a_resync() {
+    let setup = Setup::new();
+    setup.create("a").await;
+    let next = |_: &str, number| match number {
+        1 => Next::After(seconds(90)),
+        _ => Next::Wait,
+    };
+    let bench = with_resync(setup, |_, number| number == 2, next);
+    bench.clock.sleep(seconds(70)).await;
+    assert_eq!(bench.probe.passes("a"), [0, 60_000, 60_000]);
+    assert_eq!(bench.controller.stats().resync_found_work, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_comes_before_the_pass_takes_the_merit_from_the_resync() {
+    let setup = Setup::new();
+    setup.create("slow").await;
+    setup.create("waits").await;
+    // At one minute, `waits` stands behind `slow` in the queue.
+    let bench = with_resync(
+        setup,
+        |key, number| key == "waits" && number == 2,
+        |_, _| Next::Wait,
+    );
+    bench.clock.sleep(seconds(61)).await;
+    touch(&*bench.store, "waits", "from outside").await;
+    bench.clock.sleep(seconds(10)).await;
+    assert_eq!(bench.probe.passes("waits"), [5_000, 65_000, 65_000]);
+    assert_eq!(bench.controller.stats().resync_found_work, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,8 +45,7 @@ async fn run(clock: &Arc<PausedClock>, script: &Arc<Script>, seconds: u64) -> Ve
         never = reflector.run() => match never {},
         () = clock.sleep(Duration::from_secs(seconds)) => {}
     }
-    let notes = sink.0.lock().unwrap().clone();
-    notes
+    sink.0.lock().unwrap().clone()
 }
 
 fn empty(revision: u64) -> Result<ListPage, StoreError> {

@@ -163,6 +163,8 @@ impl Watchers {
     pub(super) fn end_all(&mut self) {
         self.each(|watcher| {
             watcher.end = Some(End::Broken);
+            watcher.backlog.clear();
+            watcher.live.clear();
             true
         });
     }

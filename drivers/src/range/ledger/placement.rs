@@ -14,7 +14,7 @@ use crate::range::waiting::Need;
 impl Ledger {
     /// Begins a pass over a claim: what is to be done now. Its picks count as sent from here on.
     pub(in crate::range) fn begin(&mut self, key: &Key) -> Option<(Arc<IPAddressClaim>, Decision)> {
-        if self.claims.get(key)?.stand == Stand::Unplaced {
+        if self.started && self.claims.get(key)?.stand == Stand::Unplaced {
             self.place(key, &mut Effects::default());
         }
         let claim = self.claims.get_mut(key)?;

@@ -1,0 +1,1 @@
+//! The Store contract on etcd (design page 3, "etcd").

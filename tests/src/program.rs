@@ -1,0 +1,231 @@
+//! The real `ipledger` program: started on a free loopback port, killed on drop.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long anything may take before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program under test; it stands beside the folder of the test binaries.
+///
+/// # Panics
+/// It was not built.
+pub fn binary() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let folder = test.parent().and_then(Path::parent).expect("the target folder");
+    let path = folder.join("ipledger");
+    assert!(path.exists(), "{} is missing: cargo build --package ipledger", path.display());
+    path
+}
+
+/// A loopback port that is free now.
+pub fn free_port() -> u16 {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    socket.local_addr().expect("its address").port()
+}
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    /// Its URL.
+    pub url: String,
+    printed: Arc<Mutex<String>>,
+}
+
+impl Server {
+    /// Starts `ipledger serve` on this database, with further arguments, and waits until it is
+    /// ready.
+    pub fn start(db: &Path, args: &[&str]) -> Server {
+        let port = free_port();
+        let mut command = Command::new(binary());
+        command.arg("serve").arg("--db").arg(db);
+        command.arg("--listen").arg(format!("127.0.0.1:{port}")).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the server starts");
+        let printed = Arc::new(Mutex::new(String::new()));
+        let streams: [Option<Box<dyn Read + Send>>; 2] = [
+            child.stdout.take().map(|s| Box::new(s) as _),
+            child.stderr.take().map(|s| Box::new(s) as _),
+        ];
+        for stream in streams.into_iter().flatten() {
+            let printed = Arc::clone(&printed);
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    let mut all = printed.lock().unwrap_or_else(PoisonError::into_inner);
+                    all.push_str(&line);
+                    all.push('\n');
+                }
+            });
+        }
+        let mut server = Server {
+            child,
+            url: format!("http://127.0.0.1:{port}"),
+            printed,
+        };
+        wait_for("the server is ready", || {
+            if let Some(status) = server.child.try_wait().expect("the state of the server") {
+                panic!("the server ended with {status}: {}", server.printed());
+            }
+            server.ask("GET", "/readyz", None).is_ok_and(|(code, _)| code == 200)
+        });
+        server
+    }
+
+    /// What the server has printed so far, on both streams.
+    pub fn printed(&self) -> String {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it at once, as a power switch would.
+    pub fn kill(mut self) {
+        self.child.kill().expect("the server can be killed");
+        self.child.wait().expect("the server is gone");
+    }
+
+    /// Asks it to stop, and waits for it.
+    pub fn stop(mut self) -> ExitStatus {
+        signal(self.child.id(), "TERM");
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().expect("the state of the server") {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the server does not stop: {}", self.printed());
+    }
+
+    /// One HTTP request: status code and body.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), String> {
+        let address = self.url.strip_prefix("http://").unwrap_or(&self.url);
+        crate::http::ask(address, method, path, body)
+    }
+
+    /// Reads one object or list; fails the test if that does not work.
+    pub fn get(&self, path: &str) -> Value {
+        match self.ask("GET", &api(path), None) {
+            Ok((200, value)) => value,
+            other => panic!("GET {path}: {other:?}"),
+        }
+    }
+
+    /// Runs the command line against this server.
+    pub fn cli(&self, args: &[&str]) -> Output {
+        cli(&self.url, args)
+    }
+
+    /// The number of writes that the store has made.
+    pub fn writes(&self) -> u64 {
+        let address = self.url.strip_prefix("http://").unwrap_or(&self.url);
+        let text = crate::http::text(address, "/metrics").expect("the metrics");
+        let line = text
+            .lines()
+            .find(|l| l.starts_with("ipledger_store_writes_total"))
+            .unwrap_or_else(|| panic!("no counter of store writes in:\n{text}"));
+        let number = line.rsplit(' ').next().expect("a number");
+        number.parse::<f64>().expect("a number") as u64
+    }
+
+    /// The phase and `Bound` reason of each claim of a namespace, by name.
+    pub fn claims(&self, namespace: &str) -> Vec<Claim> {
+        let list = self.get(&format!("namespaces/{namespace}/ipaddressclaims"));
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        items.iter().map(Claim::read).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a test looks at of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Its name.
+    pub name: String,
+    /// Its phase; empty without a status.
+    pub phase: String,
+    /// Its IPs.
+    pub ips: Vec<String>,
+    /// The reason of its `Bound` condition.
+    pub reason: String,
+}
+
+impl Claim {
+    fn read(value: &Value) -> Claim {
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let status = &value["status"];
+        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        let bound = conditions.iter().find(|c| c["type"] == "Bound");
+        let ips = status["addresses"].as_array().cloned().unwrap_or_default();
+        Claim {
+            name: text(&value["metadata"]["name"]),
+            phase: text(&status["phase"]),
+            ips: ips.iter().map(|a| text(&a["address"])).collect(),
+            reason: bound.map(|c| text(&c["reason"])).unwrap_or_default(),
+        }
+    }
+}
+
+/// The full path of a resource of our API group.
+pub fn api(path: &str) -> String {
+    format!("/apis/local.sdn.cozystack.io/v1alpha1/{path}")
+}
+
+/// Runs the command line.
+pub fn cli(url: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(binary());
+    command.args(args).env("IPLEDGER_SERVER", url).stdin(Stdio::null());
+    command.output().expect("the command line runs")
+}
+
+/// Sends a signal to a process that this test started.
+pub fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
+    assert!(status.expect("kill runs").success());
+}
+
+/// Waits until something holds; fails the test if that takes too long.
+pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "after {PATIENCE:?} still not: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The claims of a quickstart-like ledger: a class over these addresses.
+pub fn class(name: &str, addresses: &[&str], policy: &str) -> Value {
+    serde_json::json!({
+        "apiVersion": "local.sdn.cozystack.io/v1alpha1", "kind": "IPAddressClass",
+        "metadata": {"name": name},
+        "spec": {"provisioner": "range.drivers.local.sdn.cozystack.io", "reclaimPolicy": policy,
+                 "parameters": {"addresses": addresses}}
+    })
+}
+
+/// A claim of a class.
+pub fn claim(name: &str, class: &str) -> Value {
+    serde_json::json!({
+        "apiVersion": "local.sdn.cozystack.io/v1alpha1", "kind": "IPAddressClaim",
+        "metadata": {"name": name, "namespace": "default"}, "spec": {"className": class}
+    })
+}
