@@ -44,6 +44,10 @@ fn create(store: &MemoryStore, object: Object) -> Revision {
     now(store.create(object)).unwrap().revision().unwrap()
 }
 
+fn create_all(store: &MemoryStore, objects: &[Object]) -> Vec<Revision> {
+    objects.iter().map(|o| create(store, o.clone())).collect()
+}
+
 fn watch(store: &MemoryStore, options: &WatchOptions) -> WatchStream {
     now(store.watch(CLAIMS, options)).unwrap()
 }
@@ -111,9 +115,7 @@ fn time_and_uids_are_those_that_are_injected() {
 #[test]
 fn the_history_reaches_back_as_many_revisions_as_configured() {
     let store = MemoryStore::default().with_history(3);
-    let revisions: Vec<_> = ["a", "b", "c", "d", "e"]
-        .map(|n| create(&store, claim(n)))
-        .into();
+    let revisions = create_all(&store, &["a", "b", "c", "d", "e"].map(claim));
     let after = |r| WatchOptions::all(WatchFrom::After(r));
     let mut kept = watch(&store, &after(revisions[1]));
     assert_eq!(read(&mut kept), ["+c", "+d", "+e", "synced 6"]);
@@ -128,7 +130,7 @@ fn a_watch_that_hears_nothing_is_told_the_revision_before_its_own_leaves_the_his
     let store = MemoryStore::default().with_history(3);
     let mut idle = watch(&store, &from_start());
     assert_eq!(read(&mut idle), ["synced 1"]);
-    ["a", "b", "c"].map(|n| create(&store, class(n)));
+    create_all(&store, &["a", "b", "c"].map(class));
     assert_eq!(read(&mut idle), [""; 0]);
     create(&store, class("d"));
     assert_eq!(read(&mut idle), ["bookmark 5"]);
@@ -139,7 +141,7 @@ fn a_watch_is_cut_off_when_its_buffer_is_full_and_says_where_to_resume() {
     let store = MemoryStore::default().with_watch_buffer(2);
     create(&store, claim("existing"));
     let mut slow = watch(&store, &from_start());
-    ["a", "b", "c", "d"].map(|n| create(&store, claim(n)));
+    create_all(&store, &["a", "b", "c", "d"].map(claim));
     let e = StoreError::TooSlow {
         resume: Revision(4),
     };
@@ -161,7 +163,7 @@ fn a_watch_is_cut_off_when_its_buffer_is_full_and_says_where_to_resume() {
 #[test]
 fn what_exists_does_not_fill_the_buffer_of_a_new_watch() {
     let store = MemoryStore::default().with_watch_buffer(1);
-    ["a", "b", "c"].map(|n| create(&store, claim(n)));
+    create_all(&store, &["a", "b", "c"].map(claim));
     let mut stream = watch(&store, &from_start());
     create(&store, claim("d"));
     assert_eq!(read(&mut stream), ["+a", "+b", "+c", "synced 4", "+d"]);

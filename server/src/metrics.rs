@@ -1,7 +1,7 @@
 //! What the server counts, in the Prometheus text format.
 
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ipledger_core::runtime::ControllerStats;
 use ipledger_store_sqlite::SqliteStore;
@@ -12,6 +12,7 @@ type Read = Box<dyn Fn() -> ControllerStats + Send + Sync>;
 pub(crate) struct Metrics {
     store: Arc<SqliteStore>,
     controllers: Mutex<Vec<(&'static str, Read)>>,
+    core_writes: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
 }
 
 /// One series of a controller.
@@ -66,7 +67,13 @@ impl Metrics {
         Metrics {
             store,
             controllers: Mutex::default(),
+            core_writes: OnceLock::new(),
         }
+    }
+
+    /// Where the writes of the binding core are read; the first one counts.
+    pub(crate) fn add_core(&self, writes: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.core_writes.set(Box::new(writes));
     }
 
     pub(crate) fn add_controller(
@@ -119,6 +126,11 @@ impl Metrics {
                 "Transactions that carried them",
                 stats.commits,
             ),
+            (
+                "ipledger_core_writes_total",
+                "Writes of objects that the binding core made",
+                self.core_writes.get().map_or(0, |read| read()),
+            ),
         ] {
             head(&mut text, name, "counter", help);
             let _ = writeln!(text, "{name} {value}");
@@ -128,6 +140,7 @@ impl Metrics {
             head(&mut text, series.name, series.kind, series.help);
             for (controller, stats) in &controllers {
                 let value = (series.value)(stats);
+                let controller = controller.replace(' ', "_");
                 let _ = writeln!(
                     text,
                     "{}{{controller=\"{controller}\"}} {value}",

@@ -112,8 +112,20 @@ pub struct Server {
     store: Arc<SqliteStore>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    binder: Option<Arc<Binder>>,
     stop: flag::Sender<bool>,
     parts: JoinSet<Ended>,
+}
+
+/// Writes that a server has made since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Of all objects, by anybody.
+    pub store: u64,
+    /// Those of them that the binding core made.
+    pub core: u64,
+    /// Transactions that carried them.
+    pub commits: u64,
 }
 
 /// The end of a part.
@@ -142,6 +154,7 @@ impl Server {
             metrics: Arc::new(Metrics::new(Arc::clone(&store))),
             store,
             clock: Arc::new(SystemClock::new()),
+            binder: None,
             stop: flag::channel(false).0,
             parts: JoinSet::new(),
         };
@@ -154,6 +167,29 @@ impl Server {
     /// Where the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Writes so far.
+    pub fn counts(&self) -> Counts {
+        let stats = self.store.stats();
+        Counts {
+            store: stats.writes,
+            core: self.binder.as_ref().map_or(0, |b| b.writes()),
+            commits: stats.commits,
+        }
+    }
+
+    /// Writes until nothing was written for half a second.
+    pub async fn counts_at_rest(&self) -> Counts {
+        let mut last = self.counts();
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let now = self.counts();
+            if now == last {
+                return now;
+            }
+            last = now;
+        }
     }
 
     fn start_api(&mut self, listener: TcpListener) {
@@ -184,7 +220,11 @@ impl Server {
             Arc::new(LogEvents),
             BinderOptions::default(),
         );
-        self.start_controller("binding core", Arc::new(binder), progress);
+        let binder = Arc::new(binder);
+        self.binder = Some(Arc::clone(&binder));
+        let writes = Arc::clone(&binder);
+        self.metrics.add_core(move || writes.writes());
+        self.start_controller("binding core", binder, progress);
     }
 
     fn start_controller<R: Reconciler>(
@@ -277,5 +317,103 @@ impl Server {
         }
         let closed = self.store.close().await.map_err(ServeError::Close);
         result.and(closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(folder: &tempfile::TempDir, listen: &str) -> ServeOptions {
+        ServeOptions {
+            db: folder.path().join("ledger.db"),
+            listen: listen.parse().unwrap(),
+        }
+    }
+
+    async fn refused(options: &ServeOptions) -> ServeError {
+        match Server::start(options).await {
+            Ok(_) => panic!("the server started"),
+            Err(e) => e,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_other_machines_can_reach_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7440"] {
+            let options = options(&folder, listen);
+            let error = refused(&options).await;
+            assert!(matches!(error, ServeError::NotLoopback { .. }), "{error}");
+            assert_eq!(error.exit(), Exit::Usage);
+            assert!(!options.db.exists());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_told_before_the_ledger_is_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = options(&folder, &taken.local_addr().unwrap().to_string());
+        let error = refused(&options).await;
+        assert!(
+            error
+                .to_string()
+                .contains("choose another port with --listen"),
+            "{error}"
+        );
+        assert!(!options.db.exists());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_ledger_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(&folder, "127.0.0.1:0");
+        std::fs::write(&options.db, "a letter, not a ledger".repeat(100)).unwrap();
+        let error = refused(&options).await;
+        assert!(matches!(error, ServeError::Open(_)), "{error}");
+        assert_eq!(error.exit(), Exit::Unavailable);
+        let content = std::fs::read_to_string(&options.db).unwrap();
+        assert_eq!(content, "a letter, not a ledger".repeat(100));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_server_becomes_ready_stops_in_order_and_starts_again_on_its_ledger() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(&folder, "127.0.0.1:0");
+        for _ in 0..2 {
+            let server = Server::start(&options).await.unwrap();
+            let url = format!("http://{}/readyz", server.address());
+            let ready = async {
+                while !reqwest::get(&url).await.unwrap().status().is_success() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            timeout(Duration::from_secs(30), ready).await.unwrap();
+            let text = server.metrics.text();
+            assert!(
+                text.contains("ipledger_controller_synced{controller=\"binding_core\"} 1"),
+                "{text}"
+            );
+            server.stop().await.unwrap();
+            assert!(reqwest::get(&url).await.is_err(), "nobody listens any more");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_part_that_ends_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Server::start(&options(&folder, "127.0.0.1:0"))
+            .await
+            .unwrap();
+        server.spawn("clock", async { panic!("out of time") });
+        let error = server.failed().await;
+        assert!(
+            error
+                .to_string()
+                .starts_with("the clock ended unexpectedly"),
+            "{error}"
+        );
+        assert_eq!(error.exit(), Exit::Other);
     }
 }

@@ -275,3 +275,82 @@ fn kept(object: &Arc<Object>) -> Done {
 fn text(body: Vec<u8>) -> Arc<str> {
     String::from_utf8_lossy(&body).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use ipledger_core::store::Preconditions;
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    fn object(value: u64) -> Object {
+        let mut object = rules::remains(&Key::address("ip-1"), "");
+        object.fields = Map::from_iter([("spec".to_owned(), json!({"value": value}))]);
+        object
+    }
+
+    fn apply(batch: &mut Batch, request: Request) -> Result<Done, StoreError> {
+        let around = Surroundings {
+            now: Timestamp::from_unix(1),
+            max_object_bytes: 1_000,
+            new_uid: &|| "uid".to_owned(),
+        };
+        batch.apply(request, &around)
+    }
+
+    fn delete() -> Request {
+        Request::Delete(Key::address("ip-1"), Preconditions::default())
+    }
+
+    fn row(body: &[u8]) -> Row {
+        Row {
+            id: 5,
+            key: Key::address("ip-1"),
+            uid: "old".to_owned(),
+            revision: 7,
+            body: body.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_write_sees_what_the_one_before_it_left() {
+        let mut batch = Batch::new(7, Vec::new());
+        let created = apply(&mut batch, Request::Create(object(1)))
+            .unwrap()
+            .object;
+        assert!(apply(&mut batch, Request::Create(object(2))).is_err());
+        let mut next = object(2);
+        next.metadata = created.metadata.clone();
+        apply(&mut batch, Request::Update(next, Part::Main)).unwrap();
+        // It has moved on.
+        assert!(apply(&mut batch, Request::Update(created, Part::Main)).is_err());
+        assert_eq!((batch.revision, batch.changes.len()), (9, 2));
+        assert_eq!(
+            batch.to_put().map(|(_, c)| c.revision).collect::<Vec<_>>(),
+            [9]
+        );
+    }
+
+    #[test]
+    fn what_comes_and_goes_within_a_batch_leaves_only_its_events() {
+        let mut batch = Batch::new(7, Vec::new());
+        apply(&mut batch, Request::Create(object(1))).unwrap();
+        assert!(apply(&mut batch, delete()).unwrap().gone);
+        assert_eq!(batch.changes.len(), 2);
+        assert_eq!(batch.to_put().count(), 0);
+        assert_eq!(batch.to_delete(), [0_i64; 0]);
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_read_can_be_deleted_and_then_replaced() {
+        let mut batch = Batch::new(7, vec![row(b"\xff{")]);
+        let e = apply(&mut batch, Request::Update(object(1), Part::Main)).unwrap_err();
+        assert!(matches!(e, StoreError::Corrupt { .. }), "{e}");
+        let gone = apply(&mut batch, delete()).unwrap();
+        assert_eq!(gone.object.metadata.uid, "old");
+        assert_eq!(batch.to_delete(), [5]);
+        apply(&mut batch, Request::Create(object(1))).unwrap();
+        assert_eq!(batch.to_delete(), [0_i64; 0], "the row is used again");
+        assert_eq!(batch.to_put().count(), 1);
+    }
+}

@@ -129,6 +129,7 @@ impl Compactor {
         let mut bytes = 0;
         let mut events = 0;
         let mut compacted = counters.compacted;
+        let mut after = BTreeMap::new();
         for old in &oldest {
             if old.revision > asked && !limits.let_go(old, &counters, bytes) {
                 break;
@@ -136,6 +137,7 @@ impl Compactor {
             bytes += old.bytes;
             events += 1;
             compacted = compacted.max(old.revision);
+            after.insert(schema::compacted_of(&old.kind), old.revision);
         }
         let more = events == STEP;
         if !more {
@@ -146,13 +148,9 @@ impl Compactor {
                 .bind(stored(compacted))
                 .execute(&mut *connection)
                 .await?;
-            let after = BTreeMap::from([
-                (schema::COMPACTED, compacted),
-                (
-                    schema::HISTORY_BYTES,
-                    counters.history_bytes.saturating_sub(bytes),
-                ),
-            ]);
+            let left = counters.history_bytes.saturating_sub(bytes);
+            after.insert(schema::COMPACTED.to_owned(), compacted);
+            after.insert(schema::HISTORY_BYTES.to_owned(), left);
             set_counters(connection, &after).await?;
             run(connection, "COMMIT").await?;
         } else {
@@ -169,6 +167,7 @@ impl Compactor {
 /// One event, without its bodies.
 struct Old {
     revision: u64,
+    kind: String,
     time: u64,
     bytes: u64,
 }
@@ -181,8 +180,9 @@ async fn oldest_events(connection: &mut SqliteConnection) -> Result<Vec<Old>, Er
     let old = rows.iter().map(|row| {
         Ok(Old {
             revision: number(row, 0)?,
-            time: number(row, 1)?,
-            bytes: u64::try_from(row.try_get::<i64, _>(2)?).unwrap_or(0),
+            kind: row.try_get(1)?,
+            time: number(row, 2)?,
+            bytes: number(row, 3)?,
         })
     });
     old.collect()
@@ -220,6 +220,7 @@ mod tests {
         compacted: 1,
         history_bytes: 1_000,
         of_kind: 1,
+        compacted_of_kind: 0,
     };
 
     fn let_go(revision: u64, time: u64, gone: u64, max_history_bytes: u64) -> bool {
@@ -235,6 +236,7 @@ mod tests {
         };
         let old = Old {
             revision,
+            kind: "IPAddress".to_owned(),
             time,
             bytes: 1,
         };

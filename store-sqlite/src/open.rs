@@ -20,6 +20,9 @@ use crate::{read, schema};
 /// How often it is tried again while another process holds the file.
 const RETRY: Duration = Duration::from_millis(10);
 
+/// Every SQLite file has at least one page, of at least so many bytes.
+const SMALLEST: u64 = 512;
+
 /// Why a database cannot be opened. Whatever it was, the file is as it was before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -220,11 +223,14 @@ fn look(path: &Path) -> Result<Content, OpenError> {
             reason: "the file is marked as read-only".to_owned(),
         });
     }
-    Ok(if metadata.len() == 0 {
-        Content::Empty
-    } else {
-        Content::Ours
-    })
+    match metadata.len() {
+        0 => Ok(Content::Empty),
+        // SQLite would take a file of one byte for an empty one.
+        1..SMALLEST => Err(OpenError::NotADatabase {
+            path: path.to_owned(),
+        }),
+        _ => Ok(Content::Ours),
+    }
 }
 
 fn create(path: &Path) -> std::io::Result<()> {
@@ -245,6 +251,10 @@ async fn examine(
     connection: &mut SqliteConnection,
     options: &Options,
 ) -> Result<(), OpenError> {
+    // One view of the file: another process may just be making it a ledger.
+    run(connection, "BEGIN")
+        .await
+        .map_err(|e| failure(path, &e))?;
     if identify(path, connection).await? == Content::Empty || !options.check_on_open {
         return Ok(());
     }
@@ -262,7 +272,7 @@ async fn examine(
     })
 }
 
-/// Whether the database has our tables; an empty one has none.
+/// Whether the database has our tables; an empty one has none. Inside a transaction.
 async fn identify(path: &Path, connection: &mut SqliteConnection) -> Result<Content, OpenError> {
     let fail = |e: sqlx::Error| failure(path, &e);
     let mut pragma = async |sql: &'static str| -> Result<i64, sqlx::Error> {

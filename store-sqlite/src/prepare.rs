@@ -197,24 +197,27 @@ async fn put_objects(
 }
 
 /// The counters that the batch moves.
-fn after(counters: &Counters, batch: &Batch) -> BTreeMap<&'static str, u64> {
+fn after(counters: &Counters, batch: &Batch) -> BTreeMap<String, u64> {
     let bytes: usize = batch.changes.iter().map(Change::size).sum();
     let mut after = BTreeMap::from([
-        (schema::REVISION, batch.revision),
-        (schema::HISTORY_BYTES, counters.history_bytes + bytes as u64),
+        (schema::REVISION.to_owned(), batch.revision),
+        (
+            schema::HISTORY_BYTES.to_owned(),
+            counters.history_bytes + bytes as u64,
+        ),
     ]);
     after.extend(
         batch
             .changes
             .iter()
-            .map(|change| (change.key.kind.name(), change.revision)),
+            .map(|change| (change.key.kind.name().to_owned(), change.revision)),
     );
     after
 }
 
 pub(crate) async fn set_counters(
     connection: &mut SqliteConnection,
-    counters: &BTreeMap<&'static str, u64>,
+    counters: &BTreeMap<String, u64>,
 ) -> Result<(), Error> {
     sqlx::query(schema::SET_COUNTERS)
         .bind(json!(counters).to_string())

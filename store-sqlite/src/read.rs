@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub(crate) history_bytes: u64,
     /// The revision of the last write to the kind that was asked for; 1 if there was none.
     pub(crate) of_kind: u64,
+    /// The revision of the last event of that kind that compaction removed; 0 if there was none.
+    pub(crate) compacted_of_kind: u64,
 }
 
 impl Counters {
@@ -37,6 +39,17 @@ impl Counters {
     /// `Expired`.
     pub(crate) fn check_kept(&self, revision: u64) -> Result<(), StoreError> {
         if revision < self.compacted {
+            return Err(expired(revision, self.compacted));
+        }
+        Ok(())
+    }
+
+    /// Whether every event of the kind that was asked for after a revision is in the history.
+    ///
+    /// # Errors
+    /// `Expired`.
+    pub(crate) fn check_kept_of_kind(&self, revision: u64) -> Result<(), StoreError> {
+        if revision < self.compacted_of_kind {
             return Err(expired(revision, self.compacted));
         }
         Ok(())
@@ -81,6 +94,7 @@ pub(crate) async fn counters(
         compacted: 1,
         history_bytes: 0,
         of_kind: 1,
+        compacted_of_kind: 0,
     };
     for row in rows {
         let value = number(&row, 1)?;
@@ -88,7 +102,8 @@ pub(crate) async fn counters(
             schema::REVISION => counters.revision = value,
             schema::COMPACTED => counters.compacted = value,
             schema::HISTORY_BYTES => counters.history_bytes = value,
-            _ => counters.of_kind = value,
+            name if kind.is_some_and(|k| k.name() == name) => counters.of_kind = value,
+            _ => counters.compacted_of_kind = value,
         }
     }
     Ok(counters)

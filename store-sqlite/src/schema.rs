@@ -15,7 +15,8 @@ pub(crate) const VERSION: i64 = 1;
 /// [`APPLICATION_ID`] and [`VERSION`].
 ///
 /// * `counters`: `revision` (of the last write), `compacted` (the history starts after it),
-///   `history_bytes` (of the bodies in `events`), and for each kind the revision of its last write.
+///   `history_bytes` (of the bodies in `events`); for each kind the revision of its last write,
+///   under its name, and that of its last event that compaction removed, under `compacted/NAME`.
 ///   Revisions start after 1, because Kubernetes clients read a revision of 0 as "any".
 /// * `objects`: the present state. Integer row ids keep the bodies in the order of creation; names
 ///   are found through the index. `revision` decides, not the `resourceVersion` inside `body`.
@@ -58,9 +59,14 @@ pub(crate) const REVISION: &str = "revision";
 pub(crate) const COMPACTED: &str = "compacted";
 pub(crate) const HISTORY_BYTES: &str = "history_bytes";
 
-/// `?1`: a kind whose last revision is wanted too (or nothing).
+/// `?1`: a kind whose counters are wanted too (or nothing).
 pub(crate) const COUNTERS: &str = "SELECT name, value FROM counters \
-     WHERE name IN ('revision', 'compacted', 'history_bytes', ?1)";
+     WHERE name IN ('revision', 'compacted', 'history_bytes', ?1, 'compacted/' || ?1)";
+
+/// The counter of the last event of a kind that compaction removed.
+pub(crate) fn compacted_of(kind: &str) -> String {
+    format!("compacted/{kind}")
+}
 
 /// `?1`: a JSON object from name to value.
 pub(crate) const SET_COUNTERS: &str = "INSERT INTO counters (name, value) \
@@ -120,7 +126,7 @@ pub(crate) const DELETE_OBJECTS: &str =
     "DELETE FROM objects WHERE id IN (SELECT value FROM json_each(?1))";
 
 /// The oldest `?1` events, with the size of their bodies.
-pub(crate) const OLDEST_EVENTS: &str = "SELECT revision, time, octet_length(body) + coalesce(octet_length(before), 0) \
+pub(crate) const OLDEST_EVENTS: &str = "SELECT revision, kind, time, octet_length(body) + coalesce(octet_length(before), 0) \
      FROM events ORDER BY revision LIMIT ?1";
 
 /// Forgets the events up to a revision.
@@ -175,5 +181,93 @@ impl Sized {
             .find(|(rows, _)| *rows >= left)
             .unwrap_or(largest);
         (left.min(*rows), sql.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readers::connect_options;
+    use sqlx::{ConnectOptions as _, Row as _};
+
+    /// How SQLite would run a statement, step by step.
+    async fn plan(sql: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.db");
+        let options = connect_options(&path, std::time::Duration::ZERO).create_if_missing(true);
+        let mut connection = options.connect().await.unwrap();
+        sqlx::raw_sql(CREATE)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+        let rows = sqlx::query(explain)
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+        rows.iter().map(|row| row.get("detail")).collect()
+    }
+
+    #[tokio::test]
+    async fn no_statement_reads_a_whole_table_or_sorts() {
+        let by_name = "objects_by_name (kind=? AND";
+        let statements = [
+            (COUNTERS, "counters USING PRIMARY KEY (name=?)"),
+            (GET, "objects_by_name (kind=? AND namespace=? AND name=?)"),
+            (
+                PAGE,
+                "(kind=? AND (namespace,name)>(?,?) AND (namespace,name)<(?,?))",
+            ),
+            (NAMES, by_name),
+            (NAMED, "objects_by_name (kind=? AND namespace=? AND name=?)"),
+            (
+                CURRENT,
+                "objects_by_name (kind=? AND namespace=? AND name=?)",
+            ),
+            (DELETED, "deletes_by_name (kind=? AND"),
+            (REWIND, "e USING INTEGER PRIMARY KEY (rowid=?)"),
+            (
+                EVENTS_OF_KIND,
+                "events_by_kind (kind=? AND revision>? AND revision<?)",
+            ),
+            (
+                EVENTS,
+                "events USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+            ),
+            (
+                DELETE_OBJECTS,
+                "objects USING INTEGER PRIMARY KEY (rowid=?)",
+            ),
+            (DELETE_EVENTS, "events USING INTEGER PRIMARY KEY (rowid<?)"),
+        ];
+        for (sql, expected) in statements {
+            let plan = plan(sql).await;
+            assert!(
+                plan.iter().any(|step| step.contains(expected)),
+                "{sql}: {plan:#?}"
+            );
+            for step in &plan {
+                assert!(!step.contains("TEMP B-TREE"), "{sql} sorts: {plan:#?}");
+                for table in ["objects", "events", "counters", "SCAN o", "SCAN e"] {
+                    let scan = step.starts_with("SCAN") && step.contains(table);
+                    assert!(!scan, "{sql} reads a whole table: {plan:#?}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_oldest_events_are_the_begin_of_a_scan_in_order() {
+        assert_eq!(plan(OLDEST_EVENTS).await, ["SCAN events"]);
+    }
+
+    #[test]
+    fn a_batch_is_cut_into_few_statements() {
+        let statements = Sized::put_objects();
+        let takes = |left| statements.next(left).0;
+        assert_eq!(
+            [1, 2, 8, 9, 64, 65, 256, 257, 512].map(takes),
+            [1, 2, 8, 9, 64, 65, 256, 256, 256]
+        );
     }
 }

@@ -196,20 +196,16 @@ impl Watcher {
 }
 
 /// Whether every event of a kind after a revision was in the history a moment ago, when it was
-/// read. A kind without events since then has lost nothing.
+/// read.
 async fn check_kept(
     reader: &mut Reader<'_>,
     shared: &Shared,
     kind: Kind,
     revision: u64,
 ) -> Result<(), StoreError> {
-    let counters = read::counters(reader, Some(kind))
-        .await
-        .map_err(|e| unavailable(shared.readers.path(), &e))?;
-    if counters.of_kind > revision {
-        counters.check_kept(revision)?;
-    }
-    Ok(())
+    let counters = read::counters(reader, Some(kind)).await;
+    let counters = counters.map_err(|e| unavailable(shared.readers.path(), &e))?;
+    counters.check_kept_of_kind(revision)
 }
 
 /// What an object that existed when the watch was opened is to it.

@@ -52,7 +52,10 @@ async fn a_database_of_another_application_is_refused_and_left_as_it_is() {
         connection.close().await.unwrap();
         let before = fs::read(folder.file()).unwrap();
         let e = error(&folder.file()).await;
-        assert!(matches!(e, OpenError::OtherApplication { .. }), "{setup}: {e}");
+        assert!(
+            matches!(e, OpenError::OtherApplication { .. }),
+            "{setup}: {e}"
+        );
         assert_eq!(fs::read(folder.file()).unwrap(), before, "{setup}");
     }
 }
@@ -145,7 +148,10 @@ async fn a_damaged_page_is_found_at_open_and_nothing_is_written() {
     let folder = Folder::new();
     let store = open(&folder.file()).await;
     for n in 0..200 {
-        store.create(address(&format!("ip-{n}"), "x".repeat(200))).await.unwrap();
+        store
+            .create(address(&format!("ip-{n}"), "x".repeat(200)))
+            .await
+            .unwrap();
     }
     store.close().await.unwrap();
     let mut bytes = fs::read(folder.file()).unwrap();
@@ -153,7 +159,9 @@ async fn a_damaged_page_is_found_at_open_and_nothing_is_written() {
     bytes[middle..middle + 4096].fill(0xa5);
     fs::write(folder.file(), &bytes).unwrap();
     let e = error(&folder.file()).await;
-    let OpenError::Damaged { verdict, .. } = e else { panic!("{e}") };
+    let OpenError::Damaged { verdict, .. } = e else {
+        panic!("{e}")
+    };
     assert!(!verdict.is_empty());
     assert_eq!(fs::read(folder.file()).unwrap(), bytes);
 }
@@ -175,10 +183,17 @@ async fn a_full_disk_is_reported() {
         max_page_count: Some(2),
         ..Options::default()
     };
-    let e = SqliteStore::open(&folder.file(), &options).await.err().unwrap();
+    let e = SqliteStore::open(&folder.file(), &options)
+        .await
+        .err()
+        .unwrap();
     assert!(matches!(e, OpenError::Full { .. }), "{e}");
     // With space again it is a new ledger as any other.
-    open(&folder.file()).await.create(address("ip-1", 1)).await.unwrap();
+    open(&folder.file())
+        .await
+        .create(address("ip-1", 1))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -187,7 +202,10 @@ async fn an_empty_file_becomes_a_ledger_for_this_user_only() {
     let folder = Folder::new();
     let store = open(&folder.file()).await;
     store.create(address("ip-1", 1)).await.unwrap();
-    let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap()).collect();
+    let files: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|f| f.unwrap())
+        .collect();
     assert_eq!(files.len(), 3, "{files:?}");
     for file in files {
         let mode = file.metadata().unwrap().permissions().mode();
@@ -207,7 +225,10 @@ async fn closing_leaves_one_file_and_ends_the_store() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     let e = store.create(address("ip-2", 1)).await.unwrap_err();
     assert!(e.to_string().contains("closed"), "{e}");
-    let e = store.get(&created.key(), ipledger_core::store::ReadAt::Latest).await.unwrap_err();
+    let e = store
+        .get(&created.key(), ipledger_core::store::ReadAt::Latest)
+        .await
+        .unwrap_err();
     assert!(e.to_string().contains("closed"), "{e}");
 }
 

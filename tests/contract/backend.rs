@@ -29,6 +29,10 @@ pub(crate) trait Hooks: Send + Sync {
     /// Forgets the history up to and with this revision.
     async fn compact(&self, revision: Revision) -> Option<()>;
 
+    /// Moves the revision ahead without a write, as a restored backup does. The client may be another
+    /// one afterwards.
+    async fn jump(&mut self, to: Revision);
+
     /// Ends all open watches, as a lost connection does. The client may be another one afterwards.
     async fn break_watches(&mut self);
 
@@ -71,6 +75,12 @@ impl Ledger {
             "a backend with a history must be compactable"
         );
         done
+    }
+
+    pub(crate) async fn jump(&mut self, to: Revision) {
+        self.drop_client();
+        self.hooks.jump(to).await;
+        self.store = self.hooks.store();
     }
 
     pub(crate) async fn break_watches(&mut self) {

@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Each fault, in words, and the case that must refuse it.
-const FAULTS: [(Fault, &str, &str); 38] = [
+const FAULTS: [(Fault, &str, &str); 43] = [
     (
         Fault::IgnoresRevision,
         "overwrites_what_the_caller_has_not_seen",
@@ -201,6 +201,31 @@ const FAULTS: [(Fault, &str, &str); 38] = [
         "an_object_that_leaves_the_label_selector_is_deleted_with_its_previous_state",
     ),
     (
+        Fault::LeavesWithNewState,
+        "tells_of_one_that_left_the_selector_with_its_new_state",
+        "an_object_that_leaves_the_label_selector_is_deleted_with_its_previous_state",
+    ),
+    (
+        Fault::SyncsTwice,
+        "says_synced_twice",
+        "a_watch_from_the_start_brings_what_exists_then_synced_then_what_comes",
+    ),
+    (
+        Fault::NeverSyncs,
+        "never_says_synced",
+        "a_watch_of_an_empty_store_is_synced_at_once",
+    ),
+    (
+        Fault::EndsWhenSlow,
+        "ends_a_slow_watch_without_an_error",
+        "a_slow_reader_loses_nothing_in_silence",
+    ),
+    (
+        Fault::WatchesAllNamespaces,
+        "watches_every_namespace",
+        "a_watch_of_one_namespace_sees_only_that_one",
+    ),
+    (
         Fault::LowBarrier,
         "has_a_barrier_that_covers_nothing",
         "a_barrier_covers_what_was_acknowledged_before",
@@ -298,6 +323,10 @@ impl Hooks for BrokenHooks {
     async fn compact(&self, revision: Revision) -> Option<()> {
         self.inner.compact(revision);
         Some(())
+    }
+
+    async fn jump(&mut self, to: Revision) {
+        self.inner.advance_to(to);
     }
 
     async fn break_watches(&mut self) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::future;
 use futures::stream::{self, StreamExt};
 use ipledger_core::api::{Key, Kind, Object};
 use ipledger_core::store::{
@@ -54,6 +55,11 @@ pub(crate) enum Fault {
     BookmarksTooEarly,
     GoesOnAfterError,
     LeavesSilently,
+    LeavesWithNewState,
+    SyncsTwice,
+    NeverSyncs,
+    EndsWhenSlow,
+    WatchesAllNamespaces,
     LowBarrier,
     UnreachableBarrier,
 }
@@ -118,8 +124,11 @@ impl BrokenStore {
     /// Opens the watch from somewhere else, if that is the fault.
     async fn open(&self, kind: Kind, options: &WatchOptions) -> Result<WatchStream, StoreError> {
         let mut options = options.clone();
-        if self.has(Fault::LeavesSilently) {
+        if self.has(Fault::LeavesSilently) || self.has(Fault::LeavesWithNewState) {
             options.labels = Default::default();
+        }
+        if self.has(Fault::WatchesAllNamespaces) {
+            options.namespace = None;
         }
         match (options.from, self.fault) {
             (WatchFrom::After(_), Fault::WatchesFromNow) => {
@@ -154,6 +163,9 @@ impl BrokenStore {
                 let more = self.inner.watch(kind, &options).await?;
                 Ok(stream.chain(more).boxed())
             }
+            (Ok(stream), Fault::EndsWhenSlow) => Ok(stream
+                .take_while(|item| future::ready(item.is_ok()))
+                .boxed()),
             (opened, _) => opened,
         }
     }
@@ -189,6 +201,11 @@ impl BrokenStore {
                 }
                 (Fault::BookmarksTooEarly, event) if changes => {
                     vec![WatchEvent::Bookmark(event.revision()), event]
+                }
+                (Fault::SyncsTwice, event @ WatchEvent::Synced(_)) => vec![event.clone(), event],
+                (Fault::NeverSyncs, WatchEvent::Synced(_)) => vec![],
+                (Fault::LeavesWithNewState, WatchEvent::Applied(o)) if !selector.matches(&o) => {
+                    vec![WatchEvent::Deleted(o)]
                 }
                 (Fault::LeavesSilently, WatchEvent::Applied(o) | WatchEvent::Deleted(o))
                     if !selector.matches(&o) =>

@@ -19,14 +19,21 @@ mod corrupt;
 mod crud;
 mod delete;
 mod durable;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod finalizers;
+#[cfg(feature = "etcd")]
+mod kine;
 mod list;
 mod make;
 mod memory;
 mod model;
 mod paging;
 mod reader;
+#[cfg(feature = "etcd")]
+mod remote;
 mod sqlite;
+mod under_writers;
 mod update;
 mod watch;
 mod watch_faults;
@@ -51,6 +58,7 @@ fn all_cases() -> Vec<Case> {
         corrupt::cases(),
         durable::cases(),
         concurrency::cases(),
+        under_writers::cases(),
         capabilities::cases(),
         model::cases(),
     ]
@@ -67,6 +75,11 @@ fn main() {
                 .into_iter()
                 .map(|case| case.trial(backend.clone())),
         );
+    }
+    #[cfg(feature = "etcd")]
+    {
+        trials.extend(remote::trials::<ipledger_tests::etcd::Etcd>(&all_cases()));
+        trials.extend(remote::trials::<ipledger_tests::kine::Kine>(&all_cases()));
     }
     libtest_mimic::run(&arguments, trials).exit();
 }

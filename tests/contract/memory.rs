@@ -42,6 +42,10 @@ impl Hooks for MemoryHooks {
         Some(())
     }
 
+    async fn jump(&mut self, to: Revision) {
+        self.0.advance_to(to);
+    }
+
     async fn break_watches(&mut self) {
         self.0.break_watches();
     }

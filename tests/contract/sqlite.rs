@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ipledger_core::api::Key;
 use ipledger_core::store::{Revision, Store};
 use ipledger_store_sqlite::{Options, SqliteStore};
-use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::sqlite::{Sqlite as Sqlx, SqliteArguments, SqliteConnectOptions};
 use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 
@@ -39,6 +39,17 @@ struct SqliteHooks {
     store: Arc<SqliteStore>,
 }
 
+impl SqliteHooks {
+    /// Works on the file from outside, behind the back of the store.
+    async fn change_one_row(&self, query: sqlx::query::Query<'_, Sqlx, SqliteArguments>) {
+        let options = SqliteConnectOptions::new().filename(&self.file);
+        let mut connection = options.connect().await.unwrap();
+        let changed = query.execute(&mut connection).await.unwrap();
+        assert_eq!(changed.rows_affected(), 1);
+        connection.close().await.unwrap();
+    }
+}
+
 async fn open(file: &std::path::Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(file, &Options::default()).await.unwrap())
 }
@@ -63,26 +74,20 @@ impl Hooks for SqliteHooks {
         self.restart().await;
     }
 
+    async fn jump(&mut self, to: Revision) {
+        self.store.close().await.unwrap();
+        let sql = "UPDATE counters SET value = ? WHERE name = 'revision'";
+        let to = i64::try_from(to.0).unwrap();
+        self.change_one_row(sqlx::query(sql).bind(to)).await;
+        self.store = open(&self.file).await;
+    }
+
     async fn damage(&self, key: &Key) {
-        let options = SqliteConnectOptions::new().filename(&self.file);
-        let mut connection = options.connect().await.unwrap();
-        let sql =
-            "UPDATE objects SET body = '{\"kind\": ' WHERE kind = ? AND namespace = ? AND name = ?";
-        let kinds = [key.kind.name(), key.kind.plural()];
-        let mut damaged = 0;
-        for kind in kinds {
-            let update = sqlx::query(sql)
-                .bind(kind)
-                .bind(&key.namespace)
-                .bind(&key.name);
-            damaged += update
-                .execute(&mut connection)
-                .await
-                .unwrap()
-                .rows_affected();
-        }
-        assert_eq!(damaged, 1, "there is no {key} to damage");
-        connection.close().await.unwrap();
+        let sql = "UPDATE objects SET body = '{\"kind\": ' \
+                   WHERE kind = ? AND namespace = ? AND name = ?";
+        let query = sqlx::query(sql).bind(key.kind.name());
+        self.change_one_row(query.bind(key.namespace.clone()).bind(key.name.clone()))
+            .await;
     }
 
     async fn second_client(&self) -> Option<Arc<dyn Store>> {

@@ -1,7 +1,7 @@
 //! What a watch does when it cannot go on: too old, too new, too slow, cut off.
 
 use ipledger_core::api::Kind;
-use ipledger_core::store::{Revision, StoreError, WatchFrom, WatchOptions};
+use ipledger_core::store::{ReadAt, Revision, StoreError, WatchFrom, WatchOptions};
 
 use crate::backend::Ledger;
 use crate::case::cases;
@@ -18,6 +18,8 @@ cases![
     reads_writes_and_lists_go_on_after_a_compaction,
     a_watch_from_a_future_revision_is_unavailable_and_never_empty,
     a_future_revision_that_is_reached_meanwhile_can_be_watched,
+    a_jump_of_the_revision_is_followed_at_once,
+    a_restore_that_jumps_and_compacts_expires_what_is_older,
     a_slow_reader_loses_nothing_in_silence,
     a_slow_reader_holds_up_no_other,
     a_broken_watch_resumes_without_hole_or_repeat,
@@ -116,6 +118,8 @@ async fn reads_writes_and_lists_go_on_after_a_compaction(l: Ledger) {
     let last = create(&*l.store, claim("last")).await;
     l.compact(revision(&last)).await;
     assert_eq!(latest(&*l.store, &key("old")).await, old);
+    let at = ReadAt::NotOlderThan(revision(&old));
+    assert_eq!(l.store.get(&key("old"), at).await, Ok(old.clone()));
     assert_eq!(list_claims(&*l.store).await.items.len(), 2);
     let updated = update(&*l.store, old.asking("other")).await;
     assert_eq!(latest(&*l.store, &key("old")).await, updated);
@@ -149,6 +153,33 @@ async fn a_future_revision_that_is_reached_meanwhile_can_be_watched(l: Ledger) {
     assert!(revision(&a) < revision(&b));
     let mut reader = Reader::claims(&*l.store, WatchFrom::After(revision(&b))).await;
     assert_eq!(told(&reader.reach(revision(&c)).await), ["+c"]);
+}
+
+async fn a_jump_of_the_revision_is_followed_at_once(mut l: Ledger) {
+    let before = create(&*l.store, claim("a")).await;
+    let far = Revision(revision(&before).0 + 1_000_000);
+    l.jump(far).await;
+    let mut reader = Reader::claims(&*l.store, WatchFrom::After(revision(&before))).await;
+    let after = create(&*l.store, claim("b")).await;
+    assert!(revision(&after) > far);
+    assert_eq!(told(&reader.reach(revision(&after)).await), ["+b"]);
+    let updated = update(&*l.store, before.asking("other")).await;
+    assert_eq!(told(&reader.reach(revision(&updated)).await), ["+a"]);
+    let page = list_claims(&*l.store).await;
+    assert_eq!((page.items.len(), page.revision), (2, revision(&updated)));
+}
+
+async fn a_restore_that_jumps_and_compacts_expires_what_is_older(mut l: Ledger) {
+    let before = create(&*l.store, claim("a")).await;
+    let far = Revision(revision(&before).0 + 1_000_000);
+    l.jump(far).await;
+    if l.compact(far).await {
+        assert_expired(&l, revision(&before)).await;
+        assert_expired(&l, Revision(far.0 - 1)).await;
+        let mut reader = Reader::claims(&*l.store, WatchFrom::After(far)).await;
+        let after = create(&*l.store, claim("b")).await;
+        assert_eq!(told(&reader.reach(revision(&after)).await), ["+b"]);
+    }
 }
 
 /// Either everything waits for the slow reader, or it gets what waited, then the error, and the

@@ -1,5 +1,13 @@
 //! Support for the tests that run the real program. A test that cannot go on fails by a panic.
 #![allow(clippy::expect_used, clippy::panic)]
 
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod http;
+#[cfg(feature = "etcd")]
+pub mod kine;
+#[cfg(feature = "etcd")]
+pub mod process;
 pub mod program;
+#[cfg(feature = "etcd")]
+pub mod tools;

@@ -190,11 +190,24 @@ pub fn api(path: &str) -> String {
     format!("/apis/local.sdn.cozystack.io/v1alpha1/{path}")
 }
 
-/// Runs the command line.
+/// Runs the command line; a command that does not end is killed, and its exit code is missing.
 pub fn cli(url: &str, args: &[&str]) -> Output {
     let mut command = Command::new(binary());
     command.args(args).env("IPLEDGER_SERVER", url).stdin(Stdio::null());
-    command.output().expect("the command line runs")
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the command line runs");
+    let pid = child.id();
+    let (ended, end) = std::sync::mpsc::channel();
+    let killer = std::thread::spawn(move || {
+        if end.recv_timeout(PATIENCE).is_err() {
+            signal(pid, "KILL");
+        }
+    });
+    let output = child.wait_with_output().expect("the output of the command line");
+    // The killer may have come first.
+    let _ = ended.send(());
+    killer.join().expect("the killer of a command that does not end");
+    output
 }
 
 /// Sends a signal to a process that this test started.

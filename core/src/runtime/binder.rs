@@ -161,9 +161,8 @@ impl Binder {
         for need in needs {
             match need {
                 Need::Barrier(kind) => {
-                    let revision = self.store.barrier(kind).await?;
                     let timeout = self.options.barrier_timeout;
-                    self.progress.wait_for(kind, revision, &*self.clock, timeout).await?;
+                    self.progress.barrier(&*self.store, kind, &*self.clock, timeout).await?;
                     facts.barriers.insert(kind);
                 }
                 Need::Read(key) => match key.kind {

@@ -90,6 +90,8 @@ struct Effects {
     freed: Vec<Ip>,
     /// Keys that are worth a pass.
     woken: BTreeSet<RangeKey>,
+    /// Whether the touched claims are placed anew, apart from what was sent.
+    replan: bool,
 }
 
 impl Ledger {
@@ -109,8 +111,7 @@ impl Ledger {
         self.settle(effects)
     }
 
-    /// Places all claims, in key order, once every kind has been seen. Without effect after the
-    /// first time.
+    /// Places all claims once every kind has been seen. Without effect after the first time.
     pub(super) fn start(&mut self) -> BTreeSet<RangeKey> {
         if self.started {
             return BTreeSet::new();
@@ -219,21 +220,40 @@ impl Ledger {
             effects.woken.insert(RangeKey::Address(name.to_owned()));
         }
         let claim_of = |address: &Arc<IPAddress>| address.spec.claim_ref.as_ref().map(|r| r.key());
-        let (held, holds) = (
+        let (before, holder) = (
             moves.old.as_ref().and_then(claim_of),
             new.and_then(claim_of),
         );
-        if let Some(claim) = held.as_ref().and_then(|key| self.claims.get_mut(key)) {
+        if let Some(claim) = before.as_ref().and_then(|key| self.claims.get_mut(key)) {
             claim.held_before = true;
         }
-        effects.touched.extend(held.into_iter().chain(holds));
-        for (ip, key) in moves.ended {
-            if let Some(claim) = self.claims.get_mut(&key) {
-                claim.picks.remove(&ip.family());
+        effects
+            .touched
+            .extend(before.iter().chain(&holder).cloned());
+        for (ip, key) in &moves.ended {
+            let Some(claim) = self.claims.get_mut(key) else {
+                continue;
+            };
+            claim.picks.remove(&ip.family());
+            // Another driver chooses otherwise. If every claim were moved to the end when its
+            // turn comes, that would go on for ever.
+            if holder.as_ref() != Some(key)
+                && let Some((class, _)) = &claim.wants
+            {
+                effects.replan = true;
+                effects
+                    .touched
+                    .extend(self.wanting.get(class).into_iter().flatten().cloned());
             }
-            effects.touched.insert(key);
+            effects.touched.insert(key.clone());
         }
+        effects.freed.extend(&moves.freed);
+        self.recount(name, &moves, effects);
+    }
 
+    /// Keeps what classes report of an address that has changed.
+    fn recount(&mut self, name: &str, moves: &Moves, effects: &mut Effects) {
+        let new = self.holdings.get(name);
         let outside = |address: &Arc<IPAddress>| {
             let class = self.classes.get(&address.spec.class_name)?;
             let outside = is_outside(address, class.parameters.as_ref().ok()?);
@@ -262,7 +282,6 @@ impl Ledger {
         effects
             .woken
             .extend(classes.chain(moved).map(RangeKey::Class));
-        effects.freed.extend(moves.freed);
     }
 
     fn observe_claim(

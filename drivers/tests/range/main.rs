@@ -1,5 +1,11 @@
 //! The range driver at work: through its controller, on the store in memory.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 mod faults;
 mod serving;
 mod several;

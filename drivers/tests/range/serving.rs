@@ -66,12 +66,12 @@ async fn one_lost_race_for_each_write_is_not_noticed() {
         let mut hit = std::collections::BTreeSet::new();
         move |write, key| {
             // The core's own writes in this test are not disturbed.
-            let ours = match write {
-                Write::Update(Kind::IPAddressClaim, Part::Main) => true,
-                Write::Update(Kind::IPAddressClass, Part::Status) => true,
-                Write::Update(Kind::IPAddress, _) => true,
-                _ => false,
-            };
+            let ours = matches!(
+                write,
+                Write::Update(Kind::IPAddressClaim, Part::Main)
+                    | Write::Update(Kind::IPAddressClass, Part::Status)
+                    | Write::Update(Kind::IPAddress, _)
+            );
             (ours && hit.insert((format!("{write:?}"), key.clone())))
                 .then(|| Fault::Refuse(StoreError::Conflict { key: key.clone() }))
         }

@@ -66,10 +66,10 @@ async fn eight_drivers_serve_claims_that_come_while_they_run() {
         task.await.unwrap();
     }
     world.settled(&drivers).await;
-    // Views may differ for a moment, and a claim may get a surplus address, but rarely.
+    // Views may differ for a moment, and a claim may get a surplus address, but rarely: without
+    // a common order of choice it would be dozens.
     let addresses = check(&world, 150).await;
-    eprintln!("SURPLUS {addresses}");
-    assert!(addresses <= 200, "{addresses} addresses for 150 claims");
+    assert!(addresses <= 165, "{addresses} addresses for 150 claims");
     for driver in &drivers {
         assert_eq!(driver.controller.stats().failures, 0);
     }
@@ -126,7 +126,7 @@ async fn restarts_move_nothing_and_write_nothing() {
     world.settled(&first).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let holders = world.holders().await;
-    assert_eq!(holders.len(), 6);
+    assert_eq!(holders.len(), 5);
     for driver in first {
         driver.stop().await;
     }

@@ -183,13 +183,11 @@ async fn the_later_of_two_overlapping_classes_says_so() {
     world
         .class("second", json!({"addresses": ["10.0.0.2-10.0.0.5"]}))
         .await;
-    for n in 0..3 {
-        world
-            .claim(&format!("f{n}"), Default::default(), "first")
-            .await;
-        world
-            .claim(&format!("s{n}"), Default::default(), "second")
-            .await;
+    for class in ["first", "second"] {
+        for n in 0..3 {
+            let name = format!("{class}-{n}");
+            world.claim(&name, Default::default(), class).await;
+        }
     }
     let drivers = [world.drive(), world.drive()];
     world.settled(&drivers).await;

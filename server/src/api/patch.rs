@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use ipledger_core::api::validate;
 use ipledger_core::store::{Part, ReadAt, StoreError};
 use serde_json::{Map, Value};
 
@@ -51,7 +52,10 @@ async fn apply(
     let mut tries = 1;
     loop {
         let current = api.store.get(&target.key(), ReadAt::Latest).await?;
-        let mut patched = current.to_value();
+        // What only the stored object has is not the patch's mistake.
+        let mut known = current.clone();
+        validate::prune_unknown(&mut known);
+        let mut patched = known.to_value();
         merge(&mut patched, patch);
         let (mut object, warnings) = admission::read_object(patched, target, validation)?;
         if any_state {

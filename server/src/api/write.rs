@@ -245,19 +245,16 @@ pub(super) async fn delete(
 }
 
 fn delete_options(query: &Query, body: Option<Value>) -> Result<(Preconditions, Run), ApiError> {
-    let options: DeleteOptions = body
-        .map(serde_json::from_value)
-        .transpose()
-        .map_err(|e| ApiError::bad_request(format!("the body must be DeleteOptions: {e}")))?
-        .unwrap_or_default();
-    if options
-        .kind
-        .as_deref()
-        .is_some_and(|k| k != "DeleteOptions")
-    {
-        return Err(ApiError::bad_request(
-            "the body of a DELETE must be DeleteOptions",
-        ));
+    let wrong = |text: &str| ApiError::bad_request(format!("the body must be DeleteOptions{text}"));
+    let options: DeleteOptions = match body {
+        None => DeleteOptions::default(),
+        Some(body) if body.is_object() => {
+            serde_json::from_value(body).map_err(|e| wrong(&format!(": {e}")))?
+        }
+        Some(_) => return Err(wrong("")),
+    };
+    if let Some(kind) = options.kind.as_deref().filter(|k| *k != "DeleteOptions") {
+        return Err(wrong(&format!(", not a {kind}")));
     }
     let policy = options
         .propagation_policy

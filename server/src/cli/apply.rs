@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt};
 use ipledger_core::api::{ConditionStatus, IPAddressClass, Key, Kind, Object, find_condition};
 use ipledger_drivers::range;
 use tokio::time::{Instant, sleep};
 
-use super::client::{Client, ClientError};
+use super::client::{Client, ClientError, Status};
 use super::columns::explain;
 use super::exit::{CliError, Exit};
 use super::manifest::{self, Check, Document};
@@ -18,6 +19,10 @@ use super::output::{Terminal, key_name};
 const RACES: usize = 8;
 /// How long the driver of a class gets to say what it thinks of the parameters.
 const VERDICT: Duration = Duration::from_secs(2);
+/// How long an object of the same name that is being deleted gets to go.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Objects of one kind that are applied at the same time.
+const AT_ONCE: usize = 16;
 const POLL: Duration = Duration::from_millis(50);
 
 /// What was done to an object.
@@ -81,25 +86,36 @@ pub(crate) async fn apply_all(
 ) -> Result<(), CliError> {
     let mut first = Exit::Ok;
     let mut classes = Vec::new();
-    for document in documents {
-        let key = document.object.key();
-        match apply_one(client, &document.object, dry_run).await {
-            Ok(outcome) => {
-                let suffix = if dry_run { " (dry run)" } else { "" };
-                terminal.report(&key, &format!("{}{suffix}", outcome.as_str()))?;
-                if key.kind == Kind::IPAddressClass && !dry_run {
-                    classes.push((key, outcome));
+    // Objects of one kind do not lean on each other; those of another may.
+    let runs = documents.chunk_by(|a, b| a.object.kind == b.object.kind);
+    'all: for run in runs {
+        let mut results = stream::iter(run)
+            .map(|document| async move {
+                let result = apply_one(client, &document.object, dry_run).await;
+                (document, result)
+            })
+            .buffered(AT_ONCE);
+        while let Some((document, result)) = results.next().await {
+            let key = document.object.key();
+            match result {
+                Ok(outcome) => {
+                    let suffix = if dry_run { " (dry run)" } else { "" };
+                    terminal.report(&key, &format!("{}{suffix}", outcome.as_str()))?;
+                    if key.kind == Kind::IPAddressClass && !dry_run {
+                        classes.push((key, outcome));
+                    }
                 }
-            }
-            Err(error) => {
-                let error = located(document, error);
-                terminal.error(&error);
-                if first == Exit::Ok {
-                    first = error.exit();
-                }
-                // Whatever stopped this one will stop the others, too.
-                if matches!(first, Exit::Unavailable | Exit::Unauthorised) {
-                    break;
+                Err(error) => {
+                    for error in located(document, error) {
+                        terminal.error(&error);
+                        if first == Exit::Ok {
+                            first = error.exit();
+                        }
+                    }
+                    // Whatever stopped this one will stop the others, too.
+                    if matches!(first, Exit::Unavailable | Exit::Unauthorised) {
+                        break 'all;
+                    }
                 }
             }
         }
@@ -112,18 +128,34 @@ pub(crate) async fn apply_all(
     }
 }
 
-/// An answer of the server about a field is shown with the line of the field.
-fn located(document: &Document, error: ClientError) -> CliError {
-    if let ClientError::Status(status) = &error
-        && status.code == 422
-        && let [cause] = status.causes.as_slice()
-    {
-        return CliError::Manifest(document.error(cause));
+/// An answer of the server about fields is shown with the lines of the fields.
+fn located(document: &Document, error: ClientError) -> Vec<CliError> {
+    match &error {
+        ClientError::Status(status) if status.code == 422 && !status.causes.is_empty() => {
+            let causes = status.causes.iter();
+            causes
+                .map(|cause| CliError::Manifest(document.error(cause)))
+                .collect()
+        }
+        _ => vec![CliError::Object {
+            object: key_name(&document.object.key()),
+            error,
+        }],
     }
-    CliError::Object {
-        object: key_name(&document.object.key()),
-        error,
-    }
+}
+
+/// What is being deleted cannot be changed into what the manifest wants, and would be gone soon
+/// if it were left alone.
+fn still_there(live: &Object) -> ClientError {
+    ClientError::Status(Status {
+        code: 409,
+        reason: "Conflict".to_owned(),
+        message: format!(
+            "is being deleted and waits for {}; apply again when it is gone",
+            live.metadata.finalizers.join(", ")
+        ),
+        causes: Vec::new(),
+    })
 }
 
 async fn apply_one(
@@ -133,8 +165,16 @@ async fn apply_one(
 ) -> Result<Outcome, ClientError> {
     let key = manifest.key();
     let mut races = 0;
+    let end = Instant::now() + if dry_run { Duration::ZERO } else { FAREWELL };
     loop {
         let result = match client.find(&key).await? {
+            Some(live) if live.metadata.is_deleting() => {
+                if Instant::now() >= end {
+                    return Err(still_there(&live));
+                }
+                sleep(POLL).await;
+                continue;
+            }
             None => {
                 let created = client.create(&merge::created(manifest), dry_run).await;
                 created.map(|_| Outcome::Created)

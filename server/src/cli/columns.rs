@@ -265,16 +265,12 @@ fn class(class: &IPAddressClass, view: &View) -> Row {
         Some(ConditionStatus::Unknown) => ("Unknown", Tone::Waiting),
         None => ("", Tone::Plain),
     };
+    // A family that the class does not have is not worth a word.
+    let has = |c: &&FamilyCapacity| c.total != "0" || c.out_of_range != "0";
     let counts = |count: &dyn Fn(&FamilyCapacity) -> String| {
         let one = |c: &FamilyCapacity| format!("{} {}", c.family, count(c));
-        Cell::from(
-            status
-                .capacity
-                .iter()
-                .map(one)
-                .collect::<Vec<_>>()
-                .join(", "),
-        )
+        let all: Vec<String> = status.capacity.iter().filter(has).map(one).collect();
+        Cell::from(all.join(", "))
     };
     let free = |c: &FamilyCapacity| format!("{}/{}", short(&c.free), short(&c.total));
     let mut cells = vec![

@@ -12,6 +12,9 @@ use super::client::{Client, ClientError, Scope, WatchItem};
 /// A server that ends watches at once is asked again only after this.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// So many watches may break while they are opened before that is an error.
+const MAX_BROKEN: u32 = 3;
+
 /// What is seen of a kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
@@ -33,6 +36,8 @@ pub(super) struct Follower {
     stream: Option<BoxStream<'static, Result<WatchItem, ClientError>>>,
     /// Whether the watch that is open, or was last, has delivered anything.
     fruitful: bool,
+    /// Watches in a row that broke while they were opened, as when a server stops.
+    broken: u32,
 }
 
 impl Follower {
@@ -45,6 +50,7 @@ impl Follower {
             version: None,
             stream: None,
             fruitful: true,
+            broken: 0,
         }
     }
 
@@ -65,7 +71,13 @@ impl Follower {
                     sleep(PAUSE).await;
                 }
                 match self.client.watch(self.kind, &self.scope, &version).await {
-                    Ok(stream) => self.stream = Some(stream),
+                    Ok(stream) => {
+                        self.stream = Some(stream);
+                        self.broken = 0;
+                    }
+                    Err(ClientError::Broken { .. }) if self.broken < MAX_BROKEN => {
+                        self.broken += 1;
+                    }
                     Err(e) if e.code() == 410 => self.version = None,
                     Err(e) => return Err(e),
                 }

@@ -138,7 +138,7 @@ struct Printer {
     kind: Kind,
     format: Format,
     colour: bool,
-    /// The columns; fixed by the first list.
+    /// The columns; the first list decides which, wider content widens them.
     layout: Option<Layout>,
     seen: BTreeMap<Key, Object>,
 }
@@ -179,7 +179,7 @@ impl Printer {
         text
     }
 
-    /// Fixes the columns; the line of names for a table.
+    /// Lays the columns out; the line of names for a table.
     fn start(&mut self, items: &[Object]) -> String {
         let table: Table = columns::table(self.kind, items, &view(self.format));
         let layout = table.layout();
@@ -194,11 +194,21 @@ impl Printer {
     fn applied(&mut self, object: Object, text: &mut String) {
         let old = self.seen.insert(object.key(), object.clone());
         let event = match old {
-            Some(old) if old == object => return,
+            Some(old) if old == object || self.looks_like(&old, &object) => return,
             Some(_) => "MODIFIED",
             None => "ADDED",
         };
         text.push_str(&self.event(event, &object));
+    }
+
+    /// Whether a table would show the same of both.
+    fn looks_like(&self, old: &Object, new: &Object) -> bool {
+        let view = View {
+            now: Timestamp::default(),
+            ..view(self.format)
+        };
+        matches!(self.format, Format::Table | Format::Wide)
+            && columns::row(old, &view) == columns::row(new, &view)
     }
 
     fn deleted(&mut self, object: &Object, text: &mut String) {
@@ -206,13 +216,14 @@ impl Printer {
         text.push_str(&self.event("DELETED", object));
     }
 
-    fn event(&self, event: &str, object: &Object) -> String {
-        match (self.format, &self.layout) {
+    fn event(&mut self, event: &str, object: &Object) -> String {
+        match (self.format, &mut self.layout) {
             (Format::Table | Format::Wide, Some(layout)) => {
                 let mut row = columns::row(object, &view(self.format));
                 if event == "DELETED" {
                     "deleted".clone_into(&mut row.note);
                 }
+                layout.widen(&row);
                 layout.row(&row, self.colour)
             }
             (Format::Yaml, _) => format!("---\n{}", to_yaml(&object.to_value())),
@@ -246,6 +257,8 @@ default    a     Pending  IPv4    -      -          -
 default    b     Bound    IPv4    -      -          -
 "
         );
+        // Nothing of this shows in the table.
+        assert_eq!(printer.take(Seen::Applied(claim("a", 2, "Pending"))), "");
         let text = printer.take(Seen::Applied(claim("a", 3, "Bound")));
         assert_eq!(
             text,

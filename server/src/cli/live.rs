@@ -35,10 +35,7 @@ pub(super) async fn show(
     wanted: BTreeSet<Key>,
     terminal: &mut Terminal,
 ) -> Result<(), CliError> {
-    let mut screen = Screen {
-        in_place: terminal.interactive && wanted.len() <= MAX_REDRAWN,
-        lines: 0,
-    };
+    let mut screen = Screen::new(terminal.interactive && wanted.len() <= MAX_REDRAWN);
     let mut board = Board::new(wanted);
     let (sender, mut changes) = mpsc::channel::<Result<Seen, ClientError>>(64);
     let mut tasks = JoinSet::new();
@@ -196,9 +193,19 @@ struct Screen {
     in_place: bool,
     /// Lines of the table that are there.
     lines: usize,
+    /// What was last said of each claim, if the table is not redrawn in place.
+    said: BTreeMap<Key, String>,
 }
 
 impl Screen {
+    fn new(in_place: bool) -> Screen {
+        Screen {
+            in_place,
+            lines: 0,
+            said: BTreeMap::new(),
+        }
+    }
+
     fn changed(
         &mut self,
         board: &Board,
@@ -209,7 +216,10 @@ impl Screen {
             return self.redraw(board, terminal);
         }
         for key in changed {
-            terminal.line(&board.line(key))?;
+            let line = board.line(key);
+            if self.said.insert(key.clone(), line.clone()).as_ref() != Some(&line) {
+                terminal.line(&line)?;
+            }
         }
         Ok(())
     }
@@ -301,10 +311,13 @@ mod tests {
         let mut board = board();
         let bound = claim("a", 1, status("Bound", "Bound", 1));
         let a = Key::claim("default", "a");
-        assert_eq!(board.take(Seen::Listed(vec![bound.clone()])), [a.clone()]);
+        assert_eq!(
+            board.take(Seen::Listed(vec![bound.clone()])),
+            vec![a.clone()]
+        );
         assert_eq!(board.take(Seen::Applied(bound.clone())), []);
         assert_eq!(board.take(Seen::Listed(vec![bound.clone()])), []);
-        assert_eq!(board.take(Seen::Listed(vec![])), [a.clone()]);
+        assert_eq!(board.take(Seen::Listed(vec![])), vec![a.clone()]);
         assert_eq!(board.line(&a), "default/a deleted");
     }
 
@@ -341,19 +354,15 @@ mod tests {
              default    a     Bound  IPv4    -      -          -\n";
 
         let (mut terminal, out, _) = captured();
-        let mut screen = Screen {
-            in_place: false,
-            lines: 0,
-        };
+        let mut screen = Screen::new(false);
+        screen.changed(&board, &changed, &mut terminal).unwrap();
+        // A change that does not show is not told again.
         screen.changed(&board, &changed, &mut terminal).unwrap();
         screen.finish(&board, &mut terminal).unwrap();
         assert_eq!(out.text(), format!("default/a Bound\n\n{table}"));
 
         let (mut terminal, out, _) = captured();
-        let mut screen = Screen {
-            in_place: true,
-            lines: 0,
-        };
+        let mut screen = Screen::new(true);
         screen.changed(&board, &changed, &mut terminal).unwrap();
         screen.finish(&board, &mut terminal).unwrap();
         let drawn = |up: &str| format!("\x1b[?7l{up}\x1b[J{table}\x1b[?7h");

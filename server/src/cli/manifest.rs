@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ipledger_core::api::{Key, Kind, Object, validate};
 use ipledger_core::store::FieldError;
+use ipledger_core::store::rules::{check_name, check_namespace};
 use serde_json::Value;
 
 use super::lines::{Node, Tree};
@@ -211,7 +212,7 @@ impl<'a> Reader<'a> {
             node,
         };
         let errors = match self.check {
-            Check::Identity => Vec::new(),
+            Check::Identity => identity_errors(&document.object),
             Check::Creation => creation_errors(&document.object),
         };
         if errors.is_empty() {
@@ -242,6 +243,18 @@ impl<'a> Reader<'a> {
         }
         Ok(object)
     }
+}
+
+/// What keeps namespace and name from being parts of a path.
+fn identity_errors(object: &Object) -> Vec<FieldError> {
+    let meta = &object.metadata;
+    let name = check_name(&meta.name).map_err(|e| FieldError::new("metadata.name", e));
+    let namespace = if object.kind.namespaced() {
+        check_namespace(&meta.namespace).map_err(|e| FieldError::new("metadata.namespace", e))
+    } else {
+        Ok(())
+    };
+    name.err().into_iter().chain(namespace.err()).collect()
 }
 
 /// Everything that the server would refuse, found before anything is sent.

@@ -11,6 +11,7 @@
 //! | how is a server asked? | `client.rs`, `follow.rs` |
 
 mod apply;
+mod bench;
 mod client;
 mod columns;
 mod delete;
@@ -88,8 +89,29 @@ enum Command {
         /// The object; an address may be named by its IP in any spelling
         name: Option<String>,
     },
+    /// Measure this machine on a throw-away ledger
+    Bench {
+        #[command(subcommand)]
+        what: Bench,
+    },
     /// Show the version of this program
     Version,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Bind claims through the API
+    Bind {
+        /// Claims to bind
+        #[arg(long, default_value_t = 1_000)]
+        claims: u32,
+        /// Callers that create them at once
+        #[arg(long, default_value_t = 16)]
+        callers: u32,
+        /// Where the addresses come from
+        #[arg(long, value_enum, default_value = "range")]
+        addresses: bench::Source,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -164,15 +186,9 @@ struct DeleteArgs {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log();
-    let json = match &cli.command {
-        Command::Get(args) => args.output == Format::Json,
-        Command::Apply(args) => args.output == ReportFormat::Json,
-        Command::Delete(args) => args.output == ReportFormat::Json,
-        Command::Serve(_) | Command::Describe { .. } | Command::Version => false,
-    };
-    let mut terminal = Terminal::of_process(json);
+    let mut terminal = Terminal::of_process(wants_json(&cli.command));
     let runtime = match &cli.command {
-        Command::Serve(_) => tokio::runtime::Builder::new_multi_thread()
+        Command::Serve(_) | Command::Bench { .. } => tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build(),
         _ => tokio::runtime::Builder::new_current_thread()
@@ -190,6 +206,18 @@ pub fn main() -> ExitCode {
         Err(error) => {
             terminal.error(&error);
             error.exit().into()
+        }
+    }
+}
+
+/// Whether errors and reports are to be JSON.
+fn wants_json(command: &Command) -> bool {
+    match command {
+        Command::Get(args) => args.output == Format::Json,
+        Command::Apply(args) => args.output == ReportFormat::Json,
+        Command::Delete(args) => args.output == ReportFormat::Json,
+        Command::Serve(_) | Command::Describe { .. } | Command::Bench { .. } | Command::Version => {
+            false
         }
     }
 }
@@ -250,6 +278,21 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
             }
         }
         Command::Delete(args) => delete_command(args, namespace, &client()?, terminal).await,
+        Command::Bench {
+            what:
+                Bench::Bind {
+                    claims,
+                    callers,
+                    addresses,
+                },
+        } => {
+            let size = bench::BindSize {
+                claims,
+                callers,
+                source: addresses,
+            };
+            bench::bind(size, terminal).await
+        }
         Command::Version => terminal.line(&format!("ipledger {}", env!("CARGO_PKG_VERSION"))),
     }
 }
@@ -294,52 +337,4 @@ async fn delete_command(
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-    use clap::error::ErrorKind;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_contradicts_itself_nowhere() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn what_is_missing_or_does_not_go_together_is_a_usage_error() {
-        for words in [
-            "ipledger",
-            "ipledger get",
-            "ipledger apply",
-            "ipledger delete",
-            "ipledger delete claim web -f x.yaml",
-            "ipledger delete claim web --timeout 5",
-            "ipledger get claims web -l a=b",
-            "ipledger serve --listen nowhere",
-        ] {
-            let e = Cli::try_parse_from(words.split(' ')).unwrap_err();
-            let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-            assert!(e.exit_code() == 2 || e.kind() == help, "{words}: {e}");
-        }
-    }
-
-    #[test]
-    fn the_documented_commands_are_understood() {
-        for words in [
-            "ipledger serve --db l.db --listen 127.0.0.1:0 --apply a.yaml --apply b.yaml",
-            "ipledger get claims -A -o wide --watch",
-            "ipledger get claim web -n team-a -o json",
-            "ipledger --server http://127.0.0.1:1 get addresses -l a=b",
-            "ipledger apply -f - --dry-run",
-            "ipledger apply -f a.yaml -f b.yaml -o json",
-            "ipledger delete claim web --wait --timeout 5",
-            "ipledger delete -f a.yaml",
-            "ipledger describe address 192.0.2.1",
-            "ipledger version",
-        ] {
-            if let Err(e) = Cli::try_parse_from(words.split(' ')) {
-                panic!("{words}: {e}");
-            }
-        }
-    }
-}
+mod tests;

@@ -86,28 +86,17 @@ impl Table {
 
     /// Widths that fit the rows that the table has now; rows that come later may use them too.
     pub(crate) fn layout(&self) -> Layout {
-        let mut widths: Vec<usize> = self.columns.iter().map(|name| name.len()).collect();
+        let mut layout = Layout {
+            widths: self.columns.iter().map(|name| name.len()).collect(),
+            hidden: None,
+        };
         for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(&row.cells) {
-                *width = (*width).max(cell.width());
-            }
+            layout.widen(row);
         }
-        let total = |widths: &[usize]| widths.iter().map(|w| w + GAP.len()).sum::<usize>();
-        let mut hidden = None;
-        if let Some(spare) = self.spare
-            && total(&widths).saturating_sub(GAP.len()) > WIDTH
-        {
-            hidden = Some(spare);
+        if layout.note_at().saturating_sub(GAP.len()) > WIDTH {
+            layout.hidden = self.spare;
         }
-        let shown: Vec<usize> = (widths.iter().enumerate())
-            .filter(|(n, _)| Some(*n) != hidden)
-            .map(|(_, w)| *w)
-            .collect();
-        Layout {
-            note_at: total(&shown),
-            widths,
-            hidden,
-        }
+        layout
     }
 }
 
@@ -116,7 +105,6 @@ impl Table {
 pub(crate) struct Layout {
     widths: Vec<usize>,
     hidden: Option<usize>,
-    note_at: usize,
 }
 
 impl Layout {
@@ -145,14 +133,31 @@ impl Layout {
         let mut parts = wrap(&note, room).into_iter();
         let mut text = self.line(&row.cells, &parts.next().unwrap_or_default(), colour);
         for part in parts {
-            text.push_str(&format!("{:indent$}{part}\n", "", indent = self.note_at));
+            text.push_str(&format!("{:indent$}{part}\n", "", indent = self.note_at()));
         }
         text
     }
 
+    /// Makes room for a row.
+    pub(crate) fn widen(&mut self, row: &Row) {
+        for (width, cell) in self.widths.iter_mut().zip(&row.cells) {
+            *width = (*width).max(cell.width());
+        }
+    }
+
+    /// Where notes start.
+    fn note_at(&self) -> usize {
+        let shown = self
+            .widths
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| Some(*n) != self.hidden);
+        shown.map(|(_, width)| width + GAP.len()).sum()
+    }
+
     /// How many characters there are beside the columns.
     fn room(&self) -> usize {
-        WIDTH.saturating_sub(self.note_at)
+        WIDTH.saturating_sub(self.note_at())
     }
 
     fn line(&self, cells: &[Cell], note: &str, colour: bool) -> String {

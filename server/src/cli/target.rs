@@ -32,6 +32,10 @@ pub(super) fn target(kind: &str, name: Option<&str>, namespace: &str) -> Result<
         }
     };
     let kind = find_kind(kind)?;
+    // A name becomes part of a path, where `..` would mean something else.
+    if kind.namespaced() {
+        check_namespace(namespace).map_err(|e| CliError::Usage(format!("the namespace {e}")))?;
+    }
     match name {
         None => Ok(Target::All(kind)),
         Some(name) => Ok(Target::One(key(kind, name, namespace)?)),
@@ -62,12 +66,10 @@ fn key(kind: Kind, name: &str, namespace: &str) -> Result<Key, CliError> {
     {
         return Ok(Key::address(ip.object_name()));
     }
-    // A name becomes part of a path, where `..` would mean something else.
     check_name(name).map_err(|e| CliError::Usage(format!("the name {e}")))?;
     if !kind.namespaced() {
         return Ok(Key::cluster(kind, name));
     }
-    check_namespace(namespace).map_err(|e| CliError::Usage(format!("the namespace {e}")))?;
     Ok(Key {
         kind,
         namespace: namespace.to_owned(),
@@ -116,6 +118,12 @@ mod tests {
         for name in ["ip-2001-db8--7", "2001:db8::7", "2001:DB8:0:0::7"] {
             assert_eq!(one("address", name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_namespace_that_cannot_be_one_is_refused_for_lists_too() {
+        assert!(target("claims", None, "..").is_err());
+        assert!(target("classes", None, "..").is_ok());
     }
 
     #[test]

@@ -1,7 +1,13 @@
 //! PATCH with a JSON merge patch.
 
-use ipledger_core::api::{Key, Object};
-use ipledger_core::store::{Part, ReadAt, Store};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use ipledger_core::api::{Key, Kind, Object};
+use ipledger_core::store::{
+    Capabilities, Deletion, ListOptions, ListPage, Part, Preconditions, ReadAt, Revision, Store,
+    StoreError, WatchOptions, WatchStream,
+};
 
 use super::*;
 
@@ -60,17 +66,102 @@ async fn a_patch_from_a_named_state_meets_a_conflict_and_another_does_not() {
 }
 
 #[tokio::test]
-async fn patches_that_race_are_all_applied() {
-    let server = Server::new();
+async fn a_patch_is_put_on_the_state_that_another_writer_left() {
+    let (server, busy) = contended();
     server.made(CLAIMS, &claim("web")).await;
     let path = format!("{CLAIMS}/web");
-    let patches: Vec<Value> = (0..8)
-        .map(|i| json!({"metadata": {"labels": {format!("l{i}"): "x"}}}))
-        .collect();
-    let all = futures::future::join_all(patches.iter().map(|p| server.patch(&path, p))).await;
-    assert!(all.iter().all(|a| a.code == 200));
-    let labels = server.get(&path).await.body["metadata"]["labels"].clone();
-    assert_eq!(labels.as_object().unwrap().len(), 8);
+    busy.conflicts.store(5, Ordering::Relaxed);
+    let patch = json!({"spec": {"className": "public"}});
+    let patched = server.patch(&path, &patch).await;
+    assert_eq!(patched.code, 200, "{}", patched.body);
+    assert_eq!(patched.body["spec"]["className"], "public");
+    // Each of the other writer's changes is still there.
+    assert_eq!(
+        patched.body["metadata"]["labels"]
+            .as_object()
+            .unwrap()
+            .len(),
+        5
+    );
+}
+
+#[tokio::test]
+async fn a_patch_that_loses_every_race_is_a_conflict_in_the_end() {
+    let (server, busy) = contended();
+    server.made(CLAIMS, &claim("web")).await;
+    busy.conflicts.store(usize::MAX, Ordering::Relaxed);
+    let patch = json!({"spec": {"className": "public"}});
+    server
+        .patch(&format!("{CLAIMS}/web"), &patch)
+        .await
+        .refused(409, "Conflict");
+}
+
+#[tokio::test]
+async fn a_patch_from_a_named_state_is_never_put_on_another() {
+    let (server, busy) = contended();
+    let made = server.made(CLAIMS, &claim("web")).await;
+    busy.conflicts.store(1, Ordering::Relaxed);
+    let seen = &made["metadata"]["resourceVersion"];
+    let patch = json!({"metadata": {"resourceVersion": seen}, "spec": {"className": "public"}});
+    server
+        .patch(&format!("{CLAIMS}/web"), &patch)
+        .await
+        .refused(409, "Conflict");
+}
+
+/// A store in which another writer gets in just before an update, so many times.
+struct Contended {
+    ledger: MemoryStore,
+    conflicts: AtomicUsize,
+}
+
+fn contended() -> (Server, Arc<Contended>) {
+    let store = MemoryStore::default();
+    let busy = Arc::new(Contended {
+        ledger: store.clone(),
+        conflicts: AtomicUsize::new(0),
+    });
+    let router = router(ApiState::new(busy.clone()));
+    (Server { store, router }, busy)
+}
+
+#[async_trait]
+impl Store for Contended {
+    async fn update(&self, object: Object, part: Part) -> Result<Object, StoreError> {
+        let left = self.conflicts.load(Ordering::Relaxed);
+        if left > 0 {
+            self.conflicts.store(left - 1, Ordering::Relaxed);
+            let mut other = self.ledger.get(&object.key(), ReadAt::Latest).await?;
+            other
+                .metadata
+                .labels
+                .insert(format!("l{left}"), String::new());
+            self.ledger.update(other, Part::Main).await?;
+        }
+        self.ledger.update(object, part).await
+    }
+    async fn get(&self, key: &Key, at: ReadAt) -> Result<Object, StoreError> {
+        self.ledger.get(key, at).await
+    }
+    async fn list(&self, kind: Kind, options: &ListOptions) -> Result<ListPage, StoreError> {
+        self.ledger.list(kind, options).await
+    }
+    async fn create(&self, object: Object) -> Result<Object, StoreError> {
+        self.ledger.create(object).await
+    }
+    async fn delete(&self, key: &Key, only: &Preconditions) -> Result<Deletion, StoreError> {
+        self.ledger.delete(key, only).await
+    }
+    async fn watch(&self, kind: Kind, options: &WatchOptions) -> Result<WatchStream, StoreError> {
+        self.ledger.watch(kind, options).await
+    }
+    async fn barrier(&self, kind: Kind) -> Result<Revision, StoreError> {
+        self.ledger.barrier(kind).await
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.ledger.capabilities()
+    }
 }
 
 #[tokio::test]
@@ -177,14 +268,11 @@ async fn a_patch_of_status_does_not_touch_what_the_edge_would_prune() {
         .create(Object::from_value(future).unwrap())
         .await
         .unwrap();
-    let status = json!({"status": {"phase": "Pending"}});
-    assert_eq!(
-        server
-            .patch(&format!("{CLAIMS}/web/status"), &status)
-            .await
-            .code,
-        200
-    );
+    let path = format!("{CLAIMS}/web/status?fieldValidation=Strict");
+    let patched = server
+        .patch(&path, &json!({"status": {"phase": "Pending"}}))
+        .await;
+    assert_eq!(patched.code, 200, "{}", patched.body);
     let key = Key::claim("team-a", "web");
     let stored = server.store.get(&key, ReadAt::Latest).await.unwrap();
     assert_eq!(stored.fields["spec"]["future"], 1);

@@ -242,3 +242,29 @@ async fn a_watch_ends_when_the_store_ends_it_or_the_server_stops() {
     stop.send(true).unwrap();
     assert_eq!(second.next().await, None);
 }
+
+#[tokio::test]
+async fn each_event_reaches_a_client_at_once_over_a_connection() {
+    let server = Server::new();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let router = server.router.clone();
+    let serving = tokio::spawn(async move { axum::serve(listener, router).await });
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let mut watch = client
+        .get(format!("{base}{CLAIMS}?watch=1"))
+        .send()
+        .await
+        .unwrap();
+    for name in ["a", "b"] {
+        let answer = client
+            .post(format!("{base}{CLAIMS}"))
+            .json(&claim(name))
+            .send();
+        assert_eq!(answer.await.unwrap().status(), 201);
+        let chunk = tokio::time::timeout(Duration::from_secs(10), watch.chunk()).await;
+        let event: Value = serde_json::from_slice(&chunk.unwrap().unwrap().unwrap()).unwrap();
+        assert_eq!(event["object"]["metadata"]["name"], name);
+    }
+    serving.abort();
+}

@@ -41,12 +41,17 @@ pub async fn open_with(path: &Path, options: Options) -> SqliteStore {
 
 /// A connection beside the store, as another process has it.
 pub async fn raw(path: &Path) -> SqliteConnection {
-    let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true);
     options.busy_timeout(PATIENCE).connect().await.unwrap()
 }
 
 pub async fn sql(connection: &mut SqliteConnection, text: impl Into<String>) {
-    sqlx::raw_sql(AssertSqlSafe(text.into())).execute(connection).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(text.into()))
+        .execute(connection)
+        .await
+        .unwrap();
 }
 
 pub async fn number(connection: &mut SqliteConnection, text: impl Into<String>) -> i64 {
@@ -73,7 +78,9 @@ pub fn object(kind: Kind, namespace: &str, name: &str, value: impl Into<Value>) 
 
 pub fn with_value(object: &Object, value: impl Into<Value>) -> Object {
     let mut object = object.clone();
-    object.fields.insert("spec".to_owned(), json!({"value": value.into()}));
+    object
+        .fields
+        .insert("spec".to_owned(), json!({"value": value.into()}));
     object
 }
 
@@ -95,7 +102,11 @@ pub async fn list(store: &SqliteStore, options: &ListOptions) -> Vec<(String, Va
     let mut found = Vec::new();
     loop {
         let page = store.list(Kind::IPAddress, &options).await.unwrap();
-        found.extend(page.items.iter().map(|o| (o.metadata.name.clone(), value(o).clone())));
+        found.extend(
+            page.items
+                .iter()
+                .map(|o| (o.metadata.name.clone(), value(o).clone())),
+        );
         options.continue_token = page.continue_token;
         if options.continue_token.is_none() {
             return found;
@@ -104,7 +115,9 @@ pub async fn list(store: &SqliteStore, options: &ListOptions) -> Vec<(String, Va
 }
 
 pub async fn next(stream: &mut WatchStream) -> Option<Result<WatchEvent, StoreError>> {
-    tokio::time::timeout(PATIENCE, stream.next()).await.expect("the watch is silent")
+    tokio::time::timeout(PATIENCE, stream.next())
+        .await
+        .expect("the watch is silent")
 }
 
 pub async fn next_event(stream: &mut WatchStream) -> WatchEvent {

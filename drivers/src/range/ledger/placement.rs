@@ -54,6 +54,9 @@ impl Ledger {
 
     /// Looks at the touched claims again, first what they give up, then what they get, and then
     /// at those who waited for what has become free.
+    ///
+    /// Those who wait already come first, in key order, then the others as they came: all drivers
+    /// see that order, also one that starts later, so that they choose alike.
     pub(super) fn settle(&mut self, mut effects: Effects) -> BTreeSet<RangeKey> {
         let touched = std::mem::take(&mut effects.touched);
         let mut before = Vec::new();
@@ -64,6 +67,11 @@ impl Ledger {
             }
         }
         if self.started {
+            let turn = |key: &Key, stand: &Stand| match stand {
+                Stand::Refused(_) => None,
+                _ => self.claims.get(key)?.object.metadata.resource_version,
+            };
+            before.sort_by_cached_key(|(key, stand, _)| (turn(key, stand), *key));
             for (key, ..) in &before {
                 self.place(key, &mut effects);
             }
@@ -98,7 +106,8 @@ impl Ledger {
         });
         let useful = |pick: &Pick| {
             usable.is_some_and(|(usable, families)| {
-                families.contains(&pick.ip.family()) && (pick.sent || usable.contains(pick.ip))
+                families.contains(&pick.ip.family())
+                    && (pick.sent || (!effects.replan && usable.contains(pick.ip)))
             })
         };
         let picks = claim.picks.values();

@@ -10,6 +10,8 @@ use crate::range::decide::{Cause, Decision};
 use crate::range::samples::{Seen, address, claim, claim_key, claim4, class, deleting, held, ip};
 
 mod laws;
+mod report;
+mod waking;
 
 /// A ledger that has seen these changes and begun to work.
 fn started(changes: &[Change]) -> Ledger {
@@ -79,6 +81,11 @@ fn class_of(last: u8) -> IPAddressClass {
         "c",
         json!({"addresses": [format!("10.0.0.1-10.0.0.{last}")]}),
     )
+}
+
+fn status_condition(ledger: &Ledger, type_: &str) -> Option<String> {
+    let status = status(ledger, "c");
+    find_condition(&status.conditions, type_).map(|c| c.message.clone())
 }
 
 #[test]
@@ -291,35 +298,6 @@ fn d2_another_claim_of_the_same_name_starts_from_nothing() {
 }
 
 #[test]
-fn d3_an_edit_moves_nobody_and_reports_who_is_outside() {
-    let mut ledger = started(&[class_of(20).seen(), claim4("k1").seen()]);
-    for n in 1..=12 {
-        ledger.observe(&held(&format!("10.0.0.{n}"), &format!("k{n}")).seen());
-    }
-    let disjoint = class("c", json!({"addresses": ["10.0.9.0/30", "10.0.0.12"]}));
-    assert_eq!(claims_woken(&mut ledger, &disjoint.seen()), woken(&[]));
-    assert_eq!(numbers(&ledger, "c", Family::V4), "5 1 4 0 11");
-    let status = status(&ledger, "c");
-    assert_eq!(status.out_of_range.len(), 10);
-    assert_eq!(status.out_of_range[0], "ip-10-0-0-1");
-    let outside = find_condition(&status.conditions, condition::OUT_OF_RANGE).unwrap();
-    assert!(
-        outside.message.starts_with("11 addresses"),
-        "{}",
-        outside.message
-    );
-
-    ledger.observe(&class_of(24).seen());
-    assert_eq!(numbers(&ledger, "c", Family::V4), "24 12 12 0 0");
-    assert_eq!(status_condition(&ledger, condition::OUT_OF_RANGE), None);
-}
-
-fn status_condition(ledger: &Ledger, type_: &str) -> Option<String> {
-    let status = status(ledger, "c");
-    find_condition(&status.conditions, type_).map(|c| c.message.clone())
-}
-
-#[test]
 fn d4_an_ip_with_an_object_of_any_class_spelling_or_name_is_not_handed_out() {
     let mut other_class = address("10.0.0.1");
     other_class.spec.class_name = "old".to_owned();
@@ -336,261 +314,4 @@ fn d4_an_ip_with_an_object_of_any_class_spelling_or_name_is_not_handed_out() {
         claim("one", ClaimFamily::Dual).seen(),
     ]);
     assert_eq!(created(&mut ledger, "one"), ["10.0.0.3", "fd00::2"]);
-}
-
-#[test]
-fn d4_two_classes_over_one_range_hand_out_each_ip_once_and_help_each_other() {
-    let mut of_d = claim4("two");
-    of_d.status.as_mut().unwrap().class_name = "d".to_owned();
-    let range = json!({"addresses": ["10.0.0.1"]});
-    let mut ledger = started(&[
-        class("c", range.clone()).seen(),
-        class("d", range).seen(),
-        claim4("one").seen(),
-        of_d.seen(),
-    ]);
-    assert_eq!(created(&mut ledger, "one"), ["10.0.0.1"]);
-    assert_eq!(
-        refused(&mut ledger, "two"),
-        Some(Cause::Exhausted(Family::V4))
-    );
-    ledger.observe(&held("10.0.0.1", "one").seen());
-    assert_eq!(numbers(&ledger, "d", Family::V4), "1 1 0 0 0");
-    assert_eq!(
-        claims_woken(&mut ledger, &held("10.0.0.1", "one").gone()),
-        woken(&["one"])
-    );
-    ledger.observe(&claim4("one").gone());
-    assert_eq!(created(&mut ledger, "two"), ["10.0.0.1"]);
-}
-
-#[test]
-fn d6_each_address_that_is_freed_wakes_the_next_claim_in_key_order_and_nobody_else() {
-    let mut changes = vec![class_of(2).seen()];
-    changes.extend([held("10.0.0.1", "x").seen(), held("10.0.0.2", "x").seen()]);
-    changes.extend(["c", "a", "d", "b"].map(|name| claim4(name).seen()));
-    let mut ledger = started(&changes);
-    assert_eq!(
-        refused(&mut ledger, "a"),
-        Some(Cause::Exhausted(Family::V4))
-    );
-    assert_eq!(
-        claims_woken(&mut ledger, &held("10.0.0.2", "x").gone()),
-        woken(&["a"])
-    );
-    assert_eq!(
-        claims_woken(&mut ledger, &held("10.0.0.1", "x").gone()),
-        woken(&["b"])
-    );
-    assert_eq!(created(&mut ledger, "a"), ["10.0.0.2"]);
-    assert_eq!(
-        refused(&mut ledger, "c"),
-        Some(Cause::Exhausted(Family::V4))
-    );
-}
-
-#[test]
-fn d6_what_a_woken_claim_cannot_use_goes_to_the_next_one() {
-    let names = ["a", "b", "c"];
-    let mut changes = vec![class_of(1).seen()];
-    changes.extend(names.map(|name| claim4(name).seen()));
-    let mut ledger = started(&changes);
-    // It goes away before its pass.
-    assert_eq!(
-        claims_woken(&mut ledger, &claim4("a").gone()),
-        woken(&["b"])
-    );
-    // Its creation is refused for good.
-    assert_eq!(created(&mut ledger, "b"), ["10.0.0.1"]);
-    assert_eq!(ledger.give_back(&claim_key("b")), woken(&["c"]));
-    assert_eq!(
-        refused(&mut ledger, "b"),
-        Some(Cause::Exhausted(Family::V4))
-    );
-    // It was served by somebody else.
-    let mut bound = claim4("c");
-    bound.status.as_mut().unwrap().phase = Some(ClaimPhase::Bound);
-    assert_eq!(claims_woken(&mut ledger, &bound.seen()), woken(&["b", "c"]));
-    assert_eq!(created(&mut ledger, "b"), ["10.0.0.1"]);
-}
-
-#[test]
-fn d6_widening_and_unexcluding_wake_as_many_as_can_be_helped() {
-    let names = ["a", "b", "c", "d", "e"];
-    let excluded = json!({"addresses": ["10.0.0.1-10.0.0.3"], "exclude": ["10.0.0.2-10.0.0.3"]});
-    let mut changes = vec![class("c", excluded).seen()];
-    changes.extend(names.map(|name| claim4(name).seen()));
-    let mut ledger = started(&changes);
-    assert_eq!(created(&mut ledger, "a"), ["10.0.0.1"]);
-    assert_eq!(
-        claims_woken(&mut ledger, &class_of(3).seen()),
-        woken(&["b", "c"])
-    );
-    assert_eq!(
-        claims_woken(&mut ledger, &class_of(4).seen()),
-        woken(&["d"])
-    );
-    assert_eq!(
-        refused(&mut ledger, "e"),
-        Some(Cause::Exhausted(Family::V4))
-    );
-}
-
-#[test]
-fn d6_an_impossible_claim_delays_nobody() {
-    let mut changes = vec![class_of(2).seen(), claim("a", ClaimFamily::IPv6).seen()];
-    changes.push(claim("b", ClaimFamily::Dual).seen());
-    changes.extend(["c", "d", "e"].map(|name| claim4(name).seen()));
-    let mut ledger = started(&changes);
-    for impossible in ["a", "b"] {
-        let cause = refused(&mut ledger, impossible);
-        assert_eq!(cause, Some(Cause::FamilyUnavailable(Family::V6)));
-    }
-    assert_eq!(created(&mut ledger, "c"), ["10.0.0.1"]);
-    assert_eq!(created(&mut ledger, "d"), ["10.0.0.2"]);
-    ledger.observe(&held("10.0.0.1", "c").seen());
-    assert_eq!(
-        claims_woken(&mut ledger, &held("10.0.0.1", "c").gone()),
-        woken(&["c"])
-    );
-}
-
-#[test]
-fn d6_a_dual_claim_that_cannot_be_helped_is_passed_over() {
-    let both = json!({"addresses": ["10.0.0.1", "fd00::1"]});
-    let mut ledger = started(&[
-        class("c", both).seen(),
-        held("10.0.0.1", "x").seen(),
-        held("fd00::1", "x").seen(),
-        claim("a", ClaimFamily::Dual).seen(),
-        claim4("b").seen(),
-    ]);
-    assert_eq!(
-        claims_woken(&mut ledger, &held("10.0.0.1", "x").gone()),
-        woken(&["b"])
-    );
-    ledger.observe(&claim4("b").gone());
-    assert_eq!(
-        claims_woken(&mut ledger, &held("fd00::1", "x").gone()),
-        woken(&["a"])
-    );
-    assert_eq!(created(&mut ledger, "a"), ["10.0.0.1", "fd00::1"]);
-}
-
-#[test]
-fn bad_parameters_refuse_every_claim_of_the_class_until_they_are_mended() {
-    let typo = json!({"addresses": ["10.0.0.1-10.0.0.9"], "excludeAddresses": ["10.0.0.1"]});
-    let mut ledger = started(&[class("c", typo).seen(), claim4("one").seen()]);
-    let Some(Cause::InvalidParameters(problem)) = refused(&mut ledger, "one") else {
-        panic!("the claim should be refused");
-    };
-    assert!(
-        problem.contains("`excludeAddresses`: did you mean `exclude`"),
-        "{problem}"
-    );
-    let ready = status_condition(&ledger, condition::READY).unwrap();
-    assert_eq!(ready, problem);
-    assert_eq!(
-        claims_woken(&mut ledger, &class_of(9).seen()),
-        woken(&["one"])
-    );
-    assert_eq!(created(&mut ledger, "one"), ["10.0.0.1"]);
-}
-
-#[test]
-fn a_class_that_is_gone_or_of_another_driver_gives_nothing_and_says_nothing() {
-    let mut ledger = started(&[class_of(2).seen(), claim4("one").seen()]);
-    let mut foreign = class_of(2);
-    foreign.spec.provisioner = "other".to_owned();
-    for change in [class_of(2).gone(), foreign.seen()] {
-        assert_eq!(claims_woken(&mut ledger, &change), woken(&["one"]));
-        let begun = ledger.begin(&claim_key("one"));
-        assert!(matches!(begun, Some((_, Decision::Nothing))), "{begun:?}");
-        assert!(ledger.report("c").is_none());
-        assert_eq!(
-            claims_woken(&mut ledger, &class_of(2).seen()),
-            woken(&["one"])
-        );
-    }
-    assert_eq!(created(&mut ledger, "one"), ["10.0.0.1"]);
-}
-
-#[test]
-fn d8_overlaps_inside_a_class_and_picks_are_counted_right() {
-    let overlapping = json!({
-        "addresses": ["10.0.0.0/29", "10.0.0.4-10.0.0.11", "fd00::/64"], "exclude": ["10.0.0.11"]
-    });
-    let mut ledger = started(&[class("c", overlapping).seen(), claim4("one").seen()]);
-    assert_eq!(numbers(&ledger, "c", Family::V4), "11 0 11 1 0");
-    assert_eq!(
-        numbers(&ledger, "c", Family::V6),
-        "18446744073709551616 0 18446744073709551616 0 0"
-    );
-    assert_eq!(created(&mut ledger, "one"), ["10.0.0.0"]);
-    assert_eq!(numbers(&ledger, "c", Family::V4), "11 0 11 1 0");
-    let keys = ledger.observe(&held("10.0.0.0", "one").seen());
-    assert!(keys.contains(&RangeKey::Class("c".to_owned())));
-    assert_eq!(numbers(&ledger, "c", Family::V4), "11 1 10 1 0");
-    let mut bound = held("10.0.0.0", "one");
-    bound.metadata.add_finalizer("another");
-    assert!(
-        !ledger
-            .observe(&bound.seen())
-            .contains(&RangeKey::Class("c".to_owned()))
-    );
-}
-
-#[test]
-fn d8_the_younger_of_two_classes_names_the_older_one_it_overlaps() {
-    let mut younger = class("c", json!({"addresses": ["10.0.0.0/24"]}));
-    younger.metadata.creation_timestamp = Some(Timestamp::from_unix(2));
-    let mut older = class("d", json!({"addresses": ["10.0.0.128/25"]}));
-    older.metadata.creation_timestamp = Some(Timestamp::from_unix(1));
-    let mut ledger = started(&[younger.seen()]);
-    assert_eq!(status_condition(&ledger, condition::OVERLAP), None);
-    assert!(
-        ledger
-            .observe(&older.seen())
-            .contains(&RangeKey::Class("c".to_owned()))
-    );
-    let message = status_condition(&ledger, condition::OVERLAP).unwrap();
-    assert!(message.contains("older class d"), "{message}");
-    let of_older = status(&ledger, "d").conditions;
-    assert!(find_condition(&of_older, condition::OVERLAP).is_none());
-}
-
-#[test]
-fn d5_an_address_that_cools_down_is_counted_and_not_handed_out() {
-    let mut cooling = deleting(address("10.0.0.1"));
-    let mut ledger = started(&[class_of(1).seen(), cooling.seen(), claim4("one").seen()]);
-    let until = (
-        crate::range::REUSABLE_AT.to_owned(),
-        "2026-01-01T00:00:00Z".to_owned(),
-    );
-    cooling.metadata.annotations.extend([until]);
-    let keys = ledger.observe(&cooling.seen());
-    assert!(keys.contains(&RangeKey::Class("c".to_owned())));
-    assert!(keys.contains(&RangeKey::Address("ip-10-0-0-1".to_owned())));
-    assert_eq!(status(&ledger, "c").capacity[0].cooling, "1");
-    assert_eq!(
-        refused(&mut ledger, "one"),
-        Some(Cause::Exhausted(Family::V4))
-    );
-    assert_eq!(claims_woken(&mut ledger, &cooling.gone()), woken(&["one"]));
-    assert_eq!(status(&ledger, "c").capacity[0].cooling, "0");
-    assert!(ledger.holdings.occupied().contains(ip("10.0.0.1")));
-}
-
-#[test]
-fn repeating_a_report_changes_nothing() {
-    let ledger = started(&[class_of(3).seen(), held("10.0.0.77", "x").seen()]);
-    let mut reported = class_of(3);
-    reported.status = Some(status(&ledger, "c"));
-    let mut ledger = ledger;
-    assert_eq!(
-        ledger.observe(&reported.seen()),
-        [RangeKey::Class("c".to_owned())].into()
-    );
-    let again = ledger.report("c").unwrap().status(Timestamp::from_unix(99));
-    assert_eq!(Some(again), reported.status);
 }

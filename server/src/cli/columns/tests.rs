@@ -154,6 +154,8 @@ fn a_table_of_classes_shows_capacity_and_what_is_wrong() {
         json!({"family": family, "free": free, "total": total, "used": "0", "cooling": "0",
             "excluded": "3", "outOfRange": "0"})
     };
+    let none = json!({"family": "IPv6", "free": "0", "total": "0", "used": "0", "cooling": "0",
+        "excluded": "0", "outOfRange": "0"});
     let class = |name: &str, rest: serde_json::Value| {
         let mut value = json!({"metadata": {"name": name},
             "spec": {"provisioner": "range.drivers.local.sdn.cozystack.io"}});
@@ -178,13 +180,19 @@ fn a_table_of_classes_shows_capacity_and_what_is_wrong() {
         json!({"status": {"conditions": [{"type": "Ready",
         "status": "False", "reason": "InvalidParameters", "message": "no key `adresses`"}]}}),
     );
-    let text = render(Kind::IPAddressClass, &[broken, standard], false);
+    let legacy = class(
+        "legacy",
+        json!({"status": {"capacity": [capacity("IPv4", "16", "16"), none],
+            "conditions": [{"type": "Ready", "status": "True"}]}}),
+    );
+    let text = render(Kind::IPAddressClass, &[broken, legacy, standard], false);
     assert_eq!(
         text,
         "\
 NAME      PROVISIONER                           POLICY  DEFAULT  FREE/TOTAL                        READY
 broken    range.drivers.local.sdn.cozystack.io  Retain  -        -                                 False
     InvalidParameters: no key `adresses`
+legacy    range.drivers.local.sdn.cozystack.io  Retain  -        IPv4 16/16                        True
 standard  range.drivers.local.sdn.cozystack.io  Retain  yes      IPv4 251/254, IPv6 1.8e19/1.8e19  True
 "
     );

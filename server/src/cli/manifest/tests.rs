@@ -386,6 +386,13 @@ fn deleting_asks_for_no_more_than_a_name() {
     let mut reader = Reader::new("default", Check::Identity);
     reader.add_file("m.yaml", &claim("  familly: IPv5\n"));
     assert!(reader.found[0].is_ok());
+    let mut reader = Reader::new("default", Check::Identity);
+    reader.add_file("m.yaml", &GOOD.replace("good", "\"..\""));
+    let error = reader.found[0].as_ref().unwrap_err().to_string();
+    assert!(
+        error.starts_with("m.yaml:4: IPAddressClaim default/..: metadata.name: "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -1,0 +1,169 @@
+//! What a change in the keyspace is to a watch.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ipledger_core::api::{Key, Kind, Object};
+use ipledger_core::store::{
+    FieldSelector, LabelSelector, ListOptions, Revision, WatchEvent, WatchOptions, rules,
+};
+
+use crate::value::Value;
+
+/// Which objects a list or a watch is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub(crate) kind: Kind,
+    pub(crate) namespace: Option<String>,
+    labels: LabelSelector,
+    fields: FieldSelector,
+}
+
+impl Filter {
+    pub(crate) fn of_list(kind: Kind, options: &ListOptions) -> Filter {
+        Filter {
+            kind,
+            namespace: options.namespace.clone(),
+            labels: options.labels.clone(),
+            fields: options.fields.clone(),
+        }
+    }
+
+    pub(crate) fn of_watch(kind: Kind, options: &WatchOptions) -> Filter {
+        Filter {
+            kind,
+            namespace: options.namespace.clone(),
+            labels: options.labels.clone(),
+            fields: options.fields.clone(),
+        }
+    }
+
+    /// Whether it is there and matches. What cannot be read matches every selector: it might be what
+    /// is looked for.
+    pub(crate) fn matches(&self, key: &Key, value: &Value) -> bool {
+        self.namespace.as_ref().is_none_or(|n| *n == key.namespace)
+            && match value {
+                Value::Object(object) => self.selects(object),
+                Value::Unreadable { .. } => true,
+                Value::Gone(_) => false,
+            }
+    }
+
+    fn selects(&self, object: &Object) -> bool {
+        self.labels.matches(object) && self.fields.matches(object)
+    }
+
+    fn selects_all(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+}
+
+/// What stood under a key before a change.
+#[derive(Debug)]
+pub(crate) enum Before {
+    Nothing,
+    Value(Value),
+    /// Something, but the history that knew it is compacted.
+    Forgotten,
+}
+
+/// A change of one key.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) key: Key,
+    pub(crate) revision: u64,
+    pub(crate) before: Before,
+    /// Nothing if the key was deleted, be it a grave that was cleared away or somebody's own hand.
+    pub(crate) after: Option<Value>,
+}
+
+/// What the event is cannot be told, because the history before it is compacted.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Forgotten;
+
+/// Turns the changes of one stream, in their order, into its events.
+pub(crate) struct Events {
+    pub(crate) filter: Filter,
+    /// The graves that the stream has seen and that are not cleared away yet.
+    graves: BTreeSet<Key>,
+}
+
+impl Events {
+    pub(crate) fn new(filter: Filter) -> Events {
+        Events {
+            filter,
+            graves: BTreeSet::new(),
+        }
+    }
+
+    /// Something that existed when the watch was opened.
+    pub(crate) fn existing(&mut self, key: &Key, revision: u64, value: Value) -> Option<WatchEvent> {
+        if let Value::Gone(_) = value {
+            self.graves.insert(key.clone());
+        }
+        if !self.filter.matches(key, &value) {
+            return None;
+        }
+        match value {
+            Value::Object(object) => Some(WatchEvent::Applied(object)),
+            Value::Unreadable { reason, .. } => Some(unreadable(key, revision, reason)),
+            Value::Gone(_) => None,
+        }
+    }
+
+    /// The event of a change, if it is one to this watch.
+    pub(crate) fn event(&mut self, change: Change) -> Result<Option<WatchEvent>, Forgotten> {
+        let Change {
+            key,
+            revision,
+            before,
+            after,
+        } = change;
+        let namespace = self.filter.namespace.as_ref();
+        if namespace.is_some_and(|n| *n != key.namespace) {
+            return Ok(None);
+        }
+        let known_grave = self.graves.remove(&key);
+        match after {
+            Some(Value::Object(object)) if self.filter.selects(&object) => {
+                return Ok(Some(WatchEvent::Applied(object)));
+            }
+            Some(Value::Unreadable { reason, .. }) => {
+                return Ok(Some(unreadable(&key, revision, reason)));
+            }
+            _ => {}
+        }
+        // Now it is a deletion if the watch knows the object.
+        let known = match before {
+            Before::Nothing | Before::Value(Value::Gone(_)) => None,
+            Before::Value(Value::Object(object)) => self.filter.selects(&object).then_some(object),
+            Before::Value(Value::Unreadable { uid, .. }) => Some(Arc::new(rules::remains(&key, &uid))),
+            Before::Forgotten => match &after {
+                None if known_grave => None,
+                Some(Value::Gone(last)) if self.filter.selects_all() => Some(last.clone()),
+                _ => return Err(Forgotten),
+            },
+        };
+        let last = match after {
+            Some(Value::Gone(last)) => {
+                self.graves.insert(key);
+                known.map(|_| last)
+            }
+            // It has left the selector, or was deleted by somebody's own hand: what the watch knew.
+            _ => known.map(|object| {
+                let mut last = Arc::unwrap_or_clone(object);
+                last.metadata.resource_version = Some(Revision(revision));
+                Arc::new(last)
+            }),
+        };
+        Ok(last.map(WatchEvent::Deleted))
+    }
+}
+
+fn unreadable(key: &Key, revision: u64, reason: String) -> WatchEvent {
+    WatchEvent::Unreadable {
+        key: key.clone(),
+        revision: Revision(revision),
+        reason,
+    }
+}

@@ -1,0 +1,1 @@
+//! The etcd store while etcd fails.

@@ -1,0 +1,98 @@
+//! People: tenants, admins, and the hands of drivers that this simulation does not run. Each act
+//! is one step on the ledger as it is at that moment.
+
+mod admin;
+mod hand;
+mod tenant;
+
+use ipledger_core::api::{IPAddressClass, Key, ReclaimPolicy};
+use serde_json::json;
+
+use crate::ledger::Ledger;
+use crate::rng::Rng;
+use crate::third_party;
+
+/// The class without a driver.
+pub const STATIC: &str = "s";
+/// The class of the driver of another make.
+pub const THIRD: &str = "t";
+/// The class of our range driver.
+pub const RANGE: &str = "r";
+
+/// The small world in which everybody acts, so that they meet often.
+#[derive(Clone, Debug)]
+pub struct Universe {
+    /// The keys of all claims that there can be.
+    pub claims: Vec<Key>,
+    /// The addresses that admins make by hand.
+    pub by_hand: Vec<&'static str>,
+    /// Which classes there can be.
+    pub classes: Vec<&'static str>,
+    /// How likely each sort of act is.
+    pub weights: Weights,
+}
+
+/// The weight of each sort of act among all acts.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights {
+    pub tenant: u32,
+    pub admin: u32,
+    pub hand: u32,
+    /// Acts that break the rules.
+    pub vandal: u32,
+}
+
+/// Does something; says what. `None` if there was nothing to do of the sort that was drawn.
+pub fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String> {
+    let w = universe.weights;
+    match rng.weighted(&[w.tenant, w.admin, w.hand, w.vandal])? {
+        0 => tenant::act(universe, ledger, rng),
+        1 => admin::act(universe, ledger, rng),
+        2 => hand::act(ledger, rng),
+        _ => tenant::break_rules(ledger, rng).or_else(|| admin::break_rules(ledger, rng)),
+    }
+}
+
+/// A class as an admin makes it.
+pub fn class(name: &str, rng: &mut Rng) -> IPAddressClass {
+    let mut class = IPAddressClass::default();
+    class.metadata.name = name.to_owned();
+    class.spec.reclaim_policy =
+        if rng.chance(500) { ReclaimPolicy::Delete } else { ReclaimPolicy::Retain };
+    let v4 = rng.between(1, 3);
+    let v6 = rng.between(0, 2);
+    let list = |net: u8| {
+        let mut all: Vec<String> = (1..=v4).map(|n| format!("10.{net}.0.{n}")).collect();
+        all.extend((1..=v6).map(|n| format!("fd0{net}::{n}")));
+        all
+    };
+    match name {
+        THIRD => {
+            class.spec.provisioner = third_party::NAME.to_owned();
+            class.spec.parameters = Some(json!({ "addresses": list(1) }));
+        }
+        RANGE => {
+            class.spec.provisioner = ipledger_drivers::range::NAME.to_owned();
+            let mut parameters = json!({ "addresses": list(2) });
+            if rng.chance(200) {
+                parameters["reuseAfter"] = json!("30s");
+            }
+            class.spec.parameters = Some(parameters);
+        }
+        _ => class.spec.provisioner = "nobody.example.com".to_owned(),
+    }
+    class
+}
+
+/// One of those for which this holds.
+fn one_of<'a, T>(
+    rng: &mut Rng,
+    all: impl IntoIterator<Item = &'a T>,
+    wanted: impl Fn(&T) -> bool,
+) -> Option<T>
+where
+    T: Clone + 'a,
+{
+    let fit: Vec<&T> = all.into_iter().filter(|t| wanted(t)).collect();
+    if fit.is_empty() { None } else { Some((*rng.pick(&fit)).clone()) }
+}

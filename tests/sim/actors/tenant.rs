@@ -1,0 +1,103 @@
+use ipledger_core::api::{
+    ClaimFamily, ClaimPhase, IPAddressClaim, IPAddressClaimSpec, names,
+};
+use ipledger_core::net::Ip;
+use ipledger_core::store::{Part, Preconditions};
+
+use super::{Universe, one_of};
+use crate::ledger::{Ledger, Who};
+use crate::rng::Rng;
+
+fn spec(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> IPAddressClaimSpec {
+    let mut spec = IPAddressClaimSpec {
+        family: *rng.pick(&[
+            ClaimFamily::IPv4,
+            ClaimFamily::IPv4,
+            ClaimFamily::IPv6,
+            ClaimFamily::Dual,
+            ClaimFamily::Dual,
+        ]),
+        ..IPAddressClaimSpec::default()
+    };
+    match rng.below(10) {
+        0 | 1 => {}
+        2 => spec.class_name = "none".to_owned(),
+        _ => spec.class_name = (*rng.pick(&universe.classes)).to_owned(),
+    }
+    if rng.chance(150) {
+        let by_hand = *rng.pick(&universe.by_hand);
+        let known = one_of(rng, ledger.oracle().addresses.values(), |_| true);
+        let of_hand = Ip::parse(by_hand).map_or(by_hand.to_owned(), Ip::object_name);
+        spec.address_name = known.filter(|_| by_hand.len() % 2 == 0).map_or(of_hand, |a| a.metadata.name);
+        if rng.chance(700) {
+            spec.class_name.clear();
+        }
+        if spec.family == ClaimFamily::Dual && rng.chance(800) {
+            spec.family = ClaimFamily::IPv4;
+        }
+    }
+    spec
+}
+
+pub(super) fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String> {
+    let key = rng.pick(&universe.claims).clone();
+    let claim = ledger.oracle().claims.get(&key).cloned();
+    let Some(claim) = claim else {
+        let mut claim = IPAddressClaim::default();
+        claim.metadata.namespace = key.namespace.clone();
+        claim.metadata.name = key.name.clone();
+        claim.spec = spec(universe, ledger, rng);
+        let said = format!("creates {key}: {:?}", claim.spec);
+        return ledger.add(Who::Tenant, &claim).then_some(said);
+    };
+    match rng.below(10) {
+        0..=3 => {
+            let done = ledger.delete(Who::Tenant, &key, &Preconditions::default()).is_ok();
+            (done && !claim.metadata.is_deleting()).then(|| format!("deletes {key}"))
+        }
+        // The server lets nobody change the spec of a claim that is bound (R9).
+        4..=6 if !matches!(claim.phase(), Some(ClaimPhase::Bound | ClaimPhase::Lost)) => {
+            let next = spec(universe, ledger, rng);
+            let said = format!("edits {key}: {next:?}");
+            ledger
+                .edit(Who::Tenant, &key, Part::Main, |c: &mut IPAddressClaim| c.spec = next)
+                .then_some(said)
+        }
+        7 => {
+            let (what, value) = *rng.pick(&[
+                (names::PROVISIONER, None),
+                (names::PROVISIONER, Some("nobody.example.com")),
+                (names::PROVISIONER, Some(crate::third_party::NAME)),
+                (names::PROVISIONING_STATUS, None),
+                ("example.com/note", Some("x")),
+                ("example.com/note", Some("y")),
+            ]);
+            let changed = ledger.edit(Who::Tenant, &key, Part::Main, |c: &mut IPAddressClaim| {
+                match value {
+                    Some(v) => c.metadata.annotations.insert(what.to_owned(), v.to_owned()),
+                    None => c.metadata.annotations.remove(what),
+                };
+            });
+            changed.then(|| format!("annotates {key} with {what}: {value:?}"))
+        }
+        _ => None,
+    }
+}
+
+/// Takes the protection off a claim, or wipes its status.
+pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
+    if rng.chance(500) {
+        return None;
+    }
+    let claim = one_of(rng, ledger.oracle().claims.values(), |_| true)?;
+    let key = claim.key();
+    if rng.chance(500) {
+        let wiped = ledger
+            .edit(Who::Vandal, &key, Part::Status, |c: &mut IPAddressClaim| c.status = None);
+        return wiped.then(|| format!("wipes the status of {key}"));
+    }
+    let stripped = ledger.edit(Who::Vandal, &key, Part::Main, |c: &mut IPAddressClaim| {
+        c.metadata.finalizers.clear();
+    });
+    stripped.then(|| format!("takes the finalizers off {key}"))
+}

@@ -1,0 +1,296 @@
+//! What must hold. The oracle knows the whole ledger and its history, looks at every revision, and
+//! uses nothing of the plans that it judges.
+//!
+//! | question | file |
+//! |---|---|
+//! | who may write which field? | `ownership.rs` |
+//! | what must hold at every revision? | `safety.rs` |
+//! | what must hold once everything has come to rest? | `rest.rs` |
+
+mod ownership;
+mod rest;
+pub use rest::Outside;
+mod safety;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipledger_core::api::{
+    AddressPhase, ClaimPhase, DecodeError, IPAddress, IPAddressClaim, IPAddressClass, Key, Kind,
+    Object, names,
+};
+use ipledger_core::net::{Family, Ip};
+use ipledger_core::store::{Part, Preconditions, Revision};
+
+use crate::ledger::Who;
+
+/// A typed object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Thing {
+    Class(IPAddressClass),
+    Address(IPAddress),
+    Claim(IPAddressClaim),
+}
+
+impl Thing {
+    pub fn decode(object: &Object) -> Result<Thing, DecodeError> {
+        Ok(match object.kind {
+            Kind::IPAddressClass => Thing::Class(IPAddressClass::from_object(object)?),
+            Kind::IPAddress => Thing::Address(IPAddress::from_object(object)?),
+            Kind::IPAddressClaim => Thing::Claim(IPAddressClaim::from_object(object)?),
+        })
+    }
+}
+
+/// How something was written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verb {
+    Create,
+    Update(Part),
+    Delete(Preconditions),
+}
+
+/// One write that moved the revision.
+#[derive(Clone, Debug)]
+pub struct Written {
+    pub who: Who,
+    pub verb: Verb,
+    pub revision: Revision,
+    pub key: Key,
+    /// The object after the write; its last state if the write removed it.
+    pub last: Thing,
+    pub gone: bool,
+}
+
+/// The whole ledger as it is, and what has to be remembered of how it came to be.
+#[derive(Default)]
+pub struct Oracle {
+    pub classes: BTreeMap<String, IPAddressClass>,
+    pub addresses: BTreeMap<String, IPAddress>,
+    pub claims: BTreeMap<Key, IPAddressClaim>,
+    pub revision: Revision,
+    /// What was found wrong.
+    pub violations: Vec<String>,
+    /// How many writes each has made.
+    pub writes: BTreeMap<Who, u64>,
+    pub created: BTreeMap<Kind, u64>,
+    pub deleted: BTreeMap<Kind, u64>,
+    history: History,
+}
+
+/// What the present state alone does not say.
+#[derive(Default)]
+struct History {
+    /// The key of each claim that ever was, by uid.
+    claims: BTreeMap<String, Key>,
+    /// The driver of each class that ever was.
+    provisioners: BTreeSet<String>,
+    /// Which address a claim (by uid) was bound to, by family.
+    settled: BTreeMap<(String, Family), String>,
+    /// The claims (by uid) that reported this address (by name).
+    reported: BTreeSet<(String, String)>,
+    /// Of those, the ones whose address was unfit at some time since.
+    unfit: BTreeSet<(String, String)>,
+    /// Of the reported, those whose address was taken away by force and is not yet back.
+    broken: BTreeSet<(String, String)>,
+    /// The claims and addresses (by uid) whose status somebody wiped.
+    wiped: BTreeSet<String>,
+    /// The claims (by uid) whose protection somebody took off.
+    unprotected: BTreeSet<String>,
+    /// The claims (by uid) for which an admin let this address (by name) serve.
+    served: BTreeSet<(String, String)>,
+}
+
+impl Oracle {
+    /// Takes in a write and judges it.
+    pub fn written(&mut self, w: &Written) {
+        self.revision = w.revision;
+        *self.writes.entry(w.who).or_default() += 1;
+        if w.verb == Verb::Create {
+            *self.created.entry(w.key.kind).or_default() += 1;
+        }
+        if w.gone {
+            *self.deleted.entry(w.key.kind).or_default() += 1;
+        }
+        let mut found = Vec::new();
+        match &w.last {
+            Thing::Class(class) => {
+                self.history.provisioners.insert(class.spec.provisioner.clone());
+                let name = w.key.name.clone();
+                let before = self.classes.remove(&name);
+                if !w.gone {
+                    self.classes.insert(name, class.clone());
+                }
+                ownership::class(w, before.as_ref(), class, &mut found);
+            }
+            Thing::Address(address) => {
+                let name = w.key.name.clone();
+                let before = self.addresses.remove(&name);
+                ownership::address(w, before.as_ref(), address, &mut found);
+                self.address_step(w, before.as_ref(), address, &mut found);
+                if !w.gone {
+                    self.addresses.insert(name, address.clone());
+                }
+                self.remember_address(w, before.as_ref(), address);
+            }
+            Thing::Claim(claim) => {
+                let before = self.claims.remove(&w.key);
+                ownership::claim(w, before.as_ref(), claim, &mut found);
+                self.claim_step(w, before.as_ref(), claim, &mut found);
+                if !w.gone {
+                    self.claims.insert(w.key.clone(), claim.clone());
+                }
+                self.remember_claim(w, before.as_ref(), claim);
+            }
+        }
+        self.everywhere(&mut found);
+        for what in found {
+            self.violations.push(format!("revision {} by {:?}: {what}", w.revision, w.who));
+        }
+    }
+
+    /// Somebody wrote what was there already.
+    pub fn idle_write(&mut self, who: Who, key: &Key, part: Part) {
+        if matches!(who, Who::Core | Who::Range) {
+            self.violations.push(format!("{who:?} wrote {part:?} of {key} without changing it"));
+        }
+    }
+
+    fn remember_claim(&mut self, w: &Written, before: Option<&IPAddressClaim>, now: &IPAddressClaim) {
+        let uid = &now.metadata.uid;
+        let h = &mut self.history;
+        h.claims.insert(uid.clone(), w.key.clone());
+        if w.who != Who::Core {
+            if before.is_some_and(|b| b.status.is_some()) && now.status.is_none() {
+                h.wiped.insert(uid.clone());
+                h.settled.retain(|(u, _), _| u != uid);
+                h.broken.retain(|(u, _)| u != uid);
+            }
+            let had = before.is_some_and(|b| b.metadata.has_finalizer(names::CLAIM_PROTECTION));
+            if had && !now.metadata.has_finalizer(names::CLAIM_PROTECTION) {
+                h.unprotected.insert(uid.clone());
+            }
+            return;
+        }
+        let Some(status) = &now.status else { return };
+        for entry in &status.addresses {
+            let pair = (uid.clone(), entry.name.clone());
+            h.reported.insert(pair.clone());
+            h.unfit.remove(&pair);
+            if status.phase == Some(ClaimPhase::Bound)
+                && let Some(family) = family_of(&entry.address)
+            {
+                h.settled.insert((uid.clone(), family), entry.name.clone());
+            }
+        }
+        // What is unfit at this moment has been so since it was reported.
+        self.note_unfit();
+    }
+
+    fn remember_address(&mut self, w: &Written, before: Option<&IPAddress>, now: &IPAddress) {
+        if w.who != Who::Core {
+            if before.is_some_and(|b| b.status.is_some()) && now.status.is_none() {
+                self.history.wiped.insert(now.metadata.uid.clone());
+            }
+            let served = now
+                .metadata
+                .annotation(names::PARKED_FOR)
+                .and_then(|v| v.strip_suffix(names::SERVE_SUFFIX));
+            if let Some(uid) = served {
+                self.history.served.insert((uid.to_owned(), w.key.name.clone()));
+            }
+        }
+        if w.who == Who::Vandal {
+            // Whoever reports it, or is about to, has lost it by force.
+            let reporters = self.claims.values().filter(|c| reports(c, &w.key.name));
+            let mut uids: Vec<String> = reporters.map(|c| c.metadata.uid.clone()).collect();
+            uids.extend(before.map(|b| holder(b).to_owned()));
+            for uid in uids {
+                self.history.broken.insert((uid, w.key.name.clone()));
+            }
+        }
+        self.note_unfit();
+    }
+
+    /// Remembers which reported addresses are unfit now, and which broken ones are back.
+    fn note_unfit(&mut self) {
+        let History { reported, unfit, broken, claims, .. } = &mut self.history;
+        for pair in reported.iter() {
+            let (uid, name) = pair;
+            let Some(claim) = claims.get(uid).and_then(|key| self.claims.get(key)) else {
+                continue;
+            };
+            if claim.metadata.uid != *uid {
+                continue;
+            }
+            match self.addresses.get(name).filter(|a| serves(a, claim)) {
+                None => {
+                    unfit.insert(pair.clone());
+                }
+                Some(address) => {
+                    let held = holder(address) == uid;
+                    if held && address.metadata.has_finalizer(names::ADDRESS_PROTECTION) {
+                        broken.remove(pair);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The claim of this uid, if it exists and is not being deleted.
+    fn live(&self, uid: &str) -> Option<&IPAddressClaim> {
+        let key = self.history.claims.get(uid)?;
+        self.claims.get(key).filter(|c| c.metadata.uid == uid && !c.metadata.is_deleting())
+    }
+}
+
+/// The family of an address in text form.
+fn family_of(text: &str) -> Option<Family> {
+    Ip::parse(text).ok().map(Ip::family)
+}
+
+/// Whether an object has the name that its address gives (R1).
+fn has_derived_name(address: &IPAddress) -> bool {
+    Ip::parse(&address.spec.address).is_ok_and(|ip| ip.object_name() == address.metadata.name)
+}
+
+fn holder(address: &IPAddress) -> &str {
+    address.spec.claim_ref.as_ref().map_or("", |r| r.uid.as_str())
+}
+
+/// Whether the claim's status lists the address among those that it has.
+fn reports(claim: &IPAddressClaim, name: &str) -> bool {
+    claim.status.as_ref().is_some_and(|s| s.addresses.iter().any(|e| e.name == name))
+}
+
+fn is_parked(address: &IPAddress, uid: &str) -> bool {
+    address.metadata.annotation(names::PARKED_FOR) == Some(uid)
+}
+
+/// Whether an address that a claim was bound to is still what it was bound to (R5).
+fn serves(address: &IPAddress, claim: &IPAddressClaim) -> bool {
+    let names_it = address.spec.claim_ref.as_ref().is_some_and(|r| {
+        r.key() == claim.key() && (r.uid.is_empty() || r.uid == claim.metadata.uid)
+    });
+    has_derived_name(address)
+        && names_it
+        && address.phase() != Some(AddressPhase::Lost)
+        && !is_parked(address, &claim.metadata.uid)
+}
+
+/// Whether the claim was wholly bound once.
+fn is_decided(claim: &IPAddressClaim) -> bool {
+    matches!(claim.phase(), Some(ClaimPhase::Bound | ClaimPhase::Lost))
+}
+
+/// Whether the claim's status names another address of this family, or the claim does not ask for
+/// the family: the condition under which an extra address may be touched (R6d).
+fn is_extra(claim: &IPAddressClaim, address: &IPAddress) -> bool {
+    let Some(family) = family_of(&address.spec.address) else { return false };
+    let asked = claim.spec.family.families().contains(&family);
+    let status = claim.status.as_ref();
+    let mut entries = status.iter().flat_map(|s| s.addresses.iter().chain(&s.lost_addresses));
+    is_decided(claim)
+        && (!asked
+            || entries
+                .any(|e| e.name != address.metadata.name && family_of(&e.address) == Some(family)))
+}

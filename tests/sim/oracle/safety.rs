@@ -1,0 +1,342 @@
+//! What must hold at every revision.
+
+use std::collections::BTreeMap;
+
+use ipledger_core::api::{
+    AddressPhase, ClaimPhase, ConditionStatus, IPAddress, IPAddressClaim, IPAddressClaimStatus, Key,
+    find_condition, names,
+};
+use ipledger_core::net::Ip;
+
+use super::{
+    Oracle, Verb, Written, family_of, has_derived_name, holder, is_decided, is_extra, is_parked,
+    reports, serves,
+};
+use crate::ledger::Who;
+
+type Found = Vec<String>;
+
+impl Oracle {
+    /// What a write to an address may do, seen against the rest of the ledger.
+    pub(super) fn address_step(
+        &self,
+        w: &Written,
+        before: Option<&IPAddress>,
+        now: &IPAddress,
+        out: &mut Found,
+    ) {
+        let Some(before) = before.filter(|_| w.who == Who::Core) else { return };
+        let uid = holder(before);
+        let live = (!uid.is_empty()).then(|| self.live(uid)).flatten();
+        if matches!(w.verb, Verb::Delete(_)) {
+            if live.is_some() {
+                out.push(format!("{} is deleted while its claim lives", w.key));
+            }
+            self.not_reported(w, "deleted", out);
+            return;
+        }
+        if now.phase() != before.phase() && now.phase() == Some(AddressPhase::Released) {
+            if live.is_some() {
+                out.push(format!("{} is released while its claim lives", w.key));
+            }
+            self.not_reported(w, "released", out);
+        }
+        self.claim_ref_step(w, before, now, out);
+        let had = |a: &IPAddress, f: &str| a.metadata.has_finalizer(f);
+        let protection = names::ADDRESS_PROTECTION;
+        if had(before, protection) && !had(now, protection) {
+            if !before.metadata.is_deleting() {
+                out.push(format!("the protection of {} goes although it is not deleted (R2)", w.key));
+            }
+            if live.is_some() && !is_parked(before, uid) {
+                out.push(format!("the protection of {} goes while a claim holds it (R2)", w.key));
+            }
+        }
+        if let Some(parked) = now.metadata.annotation(names::PARKED_FOR)
+            && before.metadata.annotation(names::PARKED_FOR) != Some(parked)
+        {
+            let wiped = self.history.wiped.contains(parked);
+            match self.live(parked) {
+                Some(claim) if !is_extra(claim, now) && !wiped => {
+                    out.push(format!("{} is parked although its claim may need it (R6d)", w.key));
+                }
+                Some(claim) if reports(claim, &w.key.name) => {
+                    out.push(format!("{} is parked although its claim reports it (R7)", w.key));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn claim_ref_step(&self, w: &Written, before: &IPAddress, now: &IPAddress, out: &mut Found) {
+        let key = &w.key;
+        match (&before.spec.claim_ref, &now.spec.claim_ref) {
+            (a, b) if a == b => {}
+            (None, Some(r)) => {
+                if before.phase() != Some(AddressPhase::Available)
+                    || before.metadata.is_deleting()
+                    || before.status.as_ref().is_some_and(|s| s.associated_to.is_some())
+                    || !has_derived_name(before)
+                {
+                    out.push(format!("{key} is matched although it is not free (§4 step 7)"));
+                }
+                if self.history.claims.get(&r.uid) != Some(&r.key()) {
+                    out.push(format!("{key} is matched to a claim that never was"));
+                }
+                if now.metadata.annotation(names::BOUND_BY_CORE) != Some(r.uid.as_str()) {
+                    out.push(format!("{key} is matched without the mark of the core (R6a)"));
+                }
+                self.held_by_protected(key, &r.uid, out);
+            }
+            (Some(a), Some(b)) => {
+                if !a.uid.is_empty() || b.uid.is_empty() || a.key() != b.key() {
+                    out.push(format!("{key} is taken from one claim and given to another"));
+                }
+                if before.metadata.is_deleting() || !has_derived_name(before) {
+                    out.push(format!("{key} is completed although it is deleted or invalid (R2)"));
+                }
+                if self.history.claims.get(&b.uid) != Some(&b.key()) {
+                    out.push(format!("{key} is completed for a claim that never was"));
+                }
+                self.held_by_protected(key, &b.uid, out);
+            }
+            (Some(a), None) => self.undone(w, before, &a.uid, out),
+            (None, None) => {}
+        }
+    }
+
+    /// A claim that gets an address passes the reclaim flow when it is deleted (R11).
+    fn held_by_protected(&self, key: &Key, uid: &str, out: &mut Found) {
+        if let Some(claim) = self.live(uid)
+            && !claim.metadata.has_finalizer(names::CLAIM_PROTECTION)
+            && !self.history.unprotected.contains(uid)
+        {
+            out.push(format!("{key} is bound to {}, which is not protected", claim.key()));
+        }
+    }
+
+    /// The core clears a claimRef only where it undoes a match that never took effect (R6d).
+    fn undone(&self, w: &Written, before: &IPAddress, uid: &str, out: &mut Found) {
+        let (key, name) = (&w.key, &w.key.name);
+        if uid.is_empty() || before.metadata.annotation(names::BOUND_BY_CORE) != Some(uid) {
+            out.push(format!("the core cleared a claimRef of {key} that is not its own (R6d)"));
+            return;
+        }
+        let wiped = self.history.wiped.contains(uid) || self.history.wiped.contains(&before.metadata.uid);
+        match self.live(uid) {
+            Some(claim) => {
+                if reports(claim, name) {
+                    out.push(format!("{key} is undone while {} reports it", claim.key()));
+                } else if !is_extra(claim, before) && !wiped {
+                    out.push(format!("{key} is undone although {} may need it (R6d)", claim.key()));
+                }
+            }
+            None => {
+                let took_effect =
+                    self.history.reported.contains(&(uid.to_owned(), name.clone()));
+                if took_effect && !wiped {
+                    out.push(format!(
+                        "{key} is undone although its claim had it: its reclaim policy was skipped"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn not_reported(&self, w: &Written, what: &str, out: &mut Found) {
+        for claim in self.claims.values().filter(|c| !c.metadata.is_deleting()) {
+            let broken = (claim.metadata.uid.clone(), w.key.name.clone());
+            if reports(claim, &w.key.name) && !self.history.broken.contains(&broken) {
+                out.push(format!("{} is {what} while {} reports it", w.key, claim.key()));
+            }
+        }
+    }
+
+    /// What a write to a claim may do, seen against the rest of the ledger.
+    pub(super) fn claim_step(
+        &self,
+        w: &Written,
+        before: Option<&IPAddressClaim>,
+        now: &IPAddressClaim,
+        out: &mut Found,
+    ) {
+        let Some(before) = before.filter(|_| w.who == Who::Core) else { return };
+        let key = &w.key;
+        let protection = names::CLAIM_PROTECTION;
+        if before.metadata.has_finalizer(protection)
+            && !now.metadata.has_finalizer(protection)
+            && !before.metadata.is_deleting()
+        {
+            out.push(format!("the protection of {key} goes although it is not deleted"));
+        }
+        let stamp = now.stamp();
+        if let Some(driver) = stamp
+            && before.stamp() != stamp
+        {
+            if !self.history.provisioners.contains(driver) {
+                out.push(format!("{key} is stamped with {driver}, which no class ever named"));
+            }
+            if now.phase() == Some(ClaimPhase::Bound) && before.stamp().is_some() {
+                out.push(format!("the stamp of {key} is changed although it is bound (R10)"));
+            }
+            if now.phase() == Some(ClaimPhase::Lost)
+                || (now.phase() != Some(ClaimPhase::Bound) && !now.spec.address_name.is_empty())
+            {
+                out.push(format!("{key} is stamped although no driver is to provision (R10)"));
+            }
+        }
+        if before.status != now.status
+            && let Some(status) = &now.status
+        {
+            self.status_step(key, before, now, status, out);
+        }
+    }
+
+    fn status_step(
+        &self,
+        key: &Key,
+        before: &IPAddressClaim,
+        now: &IPAddressClaim,
+        status: &IPAddressClaimStatus,
+        out: &mut Found,
+    ) {
+        use ClaimPhase::{Bound, Lost, Pending};
+        let uid = &now.metadata.uid;
+        if !matches!(
+            (before.phase(), status.phase),
+            (None | Some(Pending), Some(Pending | Bound)) | (Some(Bound | Lost), Some(Bound | Lost))
+        ) {
+            out.push(format!("{key} goes from {:?} to {:?}", before.phase(), status.phase));
+        }
+        if status.phase == Some(Lost) && now.stamp().is_some() {
+            out.push(format!("{key} is called Lost while it carries a stamp (R10)"));
+        }
+        let protected = now.metadata.has_finalizer(names::CLAIM_PROTECTION);
+        if !protected && !self.history.unprotected.contains(uid) && !now.metadata.is_deleting() {
+            out.push(format!("{key} gets a status before its protection (R11)"));
+        }
+        for entry in &status.addresses {
+            if reports(before, &entry.name) {
+                continue;
+            }
+            self.newly_reported(key, now, &entry.name, out);
+        }
+        for entry in &status.lost_addresses {
+            let pair = (uid.clone(), entry.name.clone());
+            if reports(before, &entry.name) && !self.history.unfit.contains(&pair) {
+                out.push(format!("{key} says that it lost {}, which it never did (R3)", entry.name));
+            }
+        }
+        self.keeps_what_it_had(key, now, status, out);
+    }
+
+    /// The condition comes before the report (R6b); what is reported is held for this claim.
+    fn newly_reported(&self, key: &Key, claim: &IPAddressClaim, name: &str, out: &mut Found) {
+        let uid = &claim.metadata.uid;
+        let Some(address) = self.addresses.get(name) else { return };
+        if self.history.wiped.contains(&address.metadata.uid) {
+            return;
+        }
+        let says = find_condition(address.conditions(), names::condition::BOUND)
+            .is_some_and(|c| c.status == ConditionStatus::True && c.message.ends_with(uid.as_str()));
+        if !says {
+            out.push(format!("{key} reports {name} before the address says so (R6b)"));
+        }
+    }
+
+    /// Once bound, a family keeps its address, found or lost, unless an admin lets another serve.
+    fn keeps_what_it_had(
+        &self,
+        key: &Key,
+        claim: &IPAddressClaim,
+        status: &IPAddressClaimStatus,
+        out: &mut Found,
+    ) {
+        let uid = &claim.metadata.uid;
+        for ((_, family), had) in
+            self.history.settled.range((uid.clone(), ipledger_core::net::Family::V4)..)
+                .take_while(|((u, _), _)| u == uid)
+        {
+            let entries = status.addresses.iter().chain(&status.lost_addresses);
+            let shown: Vec<&str> = entries
+                .filter(|e| family_of(&e.address) == Some(*family))
+                .map(|e| e.name.as_str())
+                .collect();
+            let served = |name: &&str| {
+                self.history.served.contains(&(uid.clone(), (*name).to_owned()))
+            };
+            if shown != [had.as_str()] && !(shown.len() == 1 && shown.iter().all(served)) {
+                out.push(format!(
+                    "{key} was bound to {had} and now shows {shown:?} for {family} (R5)"
+                ));
+            }
+        }
+    }
+
+    /// What must hold over the whole ledger, whoever wrote last.
+    pub(super) fn everywhere(&self, out: &mut Found) {
+        let mut by_ip: BTreeMap<Ip, &str> = BTreeMap::new();
+        for (name, address) in &self.addresses {
+            if !matches!(address.phase(), Some(AddressPhase::Available | AddressPhase::Bound)) {
+                continue;
+            }
+            let Ok(ip) = Ip::parse(&address.spec.address) else {
+                out.push(format!("{name} is {:?} and no address", address.phase()));
+                continue;
+            };
+            if let Some(other) = by_ip.insert(ip, name) {
+                out.push(format!("{ip} has two live entries: {other} and {name} (R1)"));
+            }
+            if !has_derived_name(address) {
+                out.push(format!("{name} is {:?} under a wrong name (R1)", address.phase()));
+            }
+        }
+        let mut by_name: BTreeMap<&str, &Key> = BTreeMap::new();
+        for (key, claim) in self.claims.iter().filter(|(_, c)| !c.metadata.is_deleting()) {
+            let Some(status) = &claim.status else { continue };
+            let mut families = Vec::new();
+            for entry in &status.addresses {
+                if let Some(other) = by_name.insert(&entry.name, key) {
+                    out.push(format!("{other} and {key} both report {}", entry.name));
+                }
+                let Some(family) = family_of(&entry.address) else {
+                    out.push(format!("{key} reports {}, no address", entry.address));
+                    continue;
+                };
+                if families.contains(&family) {
+                    out.push(format!("{key} reports two {family} addresses (R6)"));
+                }
+                families.push(family);
+                self.holds(key, claim, &entry.name, out);
+            }
+            if claim.phase() == Some(ClaimPhase::Bound) {
+                let mut asked = claim.spec.family.families().to_vec();
+                asked.retain(|f| !families.contains(f));
+                if !asked.is_empty() {
+                    out.push(format!("{key} is Bound without {asked:?}"));
+                }
+            }
+        }
+    }
+
+    /// Held means held (R2): what a claim reports carries its uid and the core's protection.
+    fn holds(&self, key: &Key, claim: &IPAddressClaim, name: &str, out: &mut Found) {
+        let uid = &claim.metadata.uid;
+        if self.history.broken.contains(&(uid.clone(), name.to_owned())) {
+            return;
+        }
+        let Some(address) = self.addresses.get(name) else {
+            out.push(format!("{key} reports {name}, which is not there"));
+            return;
+        };
+        if holder(address) != uid {
+            out.push(format!("{key} reports {name}, whose claimRef does not carry its uid"));
+        }
+        if !address.metadata.has_finalizer(names::ADDRESS_PROTECTION) {
+            out.push(format!("{key} reports {name}, which is not protected (R2)"));
+        }
+        if is_parked(address, uid) && is_decided(claim) && !serves(address, claim) {
+            out.push(format!("{key} reports {name}, which is parked (R7)"));
+        }
+    }
+}
