@@ -97,7 +97,12 @@ impl Events {
     }
 
     /// Something that existed when the watch was opened.
-    pub(crate) fn existing(&mut self, key: &Key, revision: u64, value: Value) -> Option<WatchEvent> {
+    pub(crate) fn existing(
+        &mut self,
+        key: &Key,
+        revision: u64,
+        value: Value,
+    ) -> Option<WatchEvent> {
         if let Value::Gone(_) = value {
             self.graves.insert(key.clone());
         }
@@ -137,7 +142,9 @@ impl Events {
         let known = match before {
             Before::Nothing | Before::Value(Value::Gone(_)) => None,
             Before::Value(Value::Object(object)) => self.filter.selects(&object).then_some(object),
-            Before::Value(Value::Unreadable { uid, .. }) => Some(Arc::new(rules::remains(&key, &uid))),
+            Before::Value(Value::Unreadable { uid, .. }) => {
+                Some(Arc::new(rules::remains(&key, &uid)))
+            }
             Before::Forgotten => match &after {
                 None if known_grave => None,
                 Some(Value::Gone(last)) if self.filter.selects_all() => Some(last.clone()),

@@ -39,7 +39,11 @@ const NOT_PROPOSED: [&str; 4] = [
     "etcdserver: not capable",
     "etcdserver: auth: invalid auth token",
 ];
-const WHO: [&str; 3] = ["user name is empty", "invalid user ID or password", "authentication is not enabled"];
+const WHO: [&str; 3] = [
+    "user name is empty",
+    "invalid user ID or password",
+    "authentication is not enabled",
+];
 /// How the client says that there is no connection on which it could have sent anything.
 const NOT_CONNECTED: &str = "tcp connect error";
 
@@ -47,7 +51,9 @@ impl Failure {
     pub(crate) fn of(error: &Error) -> Failure {
         let status = match error {
             Error::GRpcStatus(status) => status,
-            Error::InvalidArgs(_) | Error::InvalidUri(_) => return Failure::NotDone(error.to_string()),
+            Error::InvalidArgs(_) | Error::InvalidUri(_) => {
+                return Failure::NotDone(error.to_string());
+            }
             _ => return Failure::Unknown(error.to_string()),
         };
         let text = status.message();
@@ -61,7 +67,9 @@ impl Failure {
             _ if NOT_PROPOSED.iter().any(|n| text.contains(n)) => Failure::NotDone(reason()),
             Code::Unavailable if text.contains(NOT_CONNECTED) => Failure::NotDone(text.to_owned()),
             Code::PermissionDenied | Code::Unauthenticated => Failure::Denied(text.to_owned()),
-            Code::ResourceExhausted if text.contains("message larger") => Failure::RequestTooLarge(text.to_owned()),
+            Code::ResourceExhausted if text.contains("message larger") => {
+                Failure::RequestTooLarge(text.to_owned())
+            }
             Code::OutOfRange => Failure::AnswerTooLarge,
             _ => Failure::Unknown(reason()),
         }
@@ -136,7 +144,10 @@ mod tests {
         }
         for (code, text) in [
             (Code::Unavailable, "etcdserver: request timed out"),
-            (Code::Unavailable, "etcdserver: request timed out, possibly due to previous leader failure"),
+            (
+                Code::Unavailable,
+                "etcdserver: request timed out, possibly due to previous leader failure",
+            ),
             (Code::Unavailable, "etcdserver: leader changed"),
             (Code::Unavailable, "etcdserver: server stopped"),
             (Code::Unavailable, "error reading a body from connection"),
@@ -153,14 +164,29 @@ mod tests {
     fn each_failure_has_the_error_that_tells_what_to_do() {
         let key = Key::class("public");
         let write = |code, text| failure(code, text).of_write(&key);
-        assert!(matches!(write(Code::Unknown, "x"), StoreError::OutcomeUnknown { .. }));
-        let full = write(Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded");
-        assert!(matches!(&full, StoreError::Unavailable { reason } if reason.contains("alarm disarm")), "{full}");
+        assert!(matches!(
+            write(Code::Unknown, "x"),
+            StoreError::OutcomeUnknown { .. }
+        ));
+        let full = write(
+            Code::ResourceExhausted,
+            "etcdserver: mvcc: database space exceeded",
+        );
+        assert!(
+            matches!(&full, StoreError::Unavailable { reason } if reason.contains("alarm disarm")),
+            "{full}"
+        );
         let large = write(Code::InvalidArgument, "etcdserver: request is too large");
-        assert!(matches!(&large, StoreError::Forbidden { reason, .. } if reason.contains("max-request-bytes")), "{large}");
+        assert!(
+            matches!(&large, StoreError::Forbidden { reason, .. } if reason.contains("max-request-bytes")),
+            "{large}"
+        );
         let denied = write(Code::PermissionDenied, "etcdserver: permission denied");
         assert!(matches!(denied, StoreError::Forbidden { .. }), "{denied}");
-        let old = failure(Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted");
+        let old = failure(
+            Code::OutOfRange,
+            "etcdserver: mvcc: required revision has been compacted",
+        );
         assert!(matches!(old.of_read(&key), StoreError::Expired { .. }));
     }
 }

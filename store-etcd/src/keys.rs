@@ -37,7 +37,9 @@ impl Keys {
         }
         for segment in prefix.split('/') {
             if segment.is_empty() {
-                return Err("it must be one or more names joined by `/`, for example `ipledger`".to_owned());
+                return Err(
+                    "it must be one or more names joined by `/`, for example `ipledger`".to_owned(),
+                );
             }
             if Kind::ALL.iter().any(|k| k.plural() == segment) {
                 return Err(format!(
@@ -81,7 +83,9 @@ impl Keys {
 
     /// Whose key this is; nothing if no object of this kind can have it.
     pub(crate) fn parse(&self, kind: Kind, key: &[u8]) -> Option<Key> {
-        let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.folder(kind))?;
+        let rest = std::str::from_utf8(key)
+            .ok()?
+            .strip_prefix(&self.folder(kind))?;
         let (namespace, name) = if kind.namespaced() {
             rest.split_once(SEPARATOR)?
         } else {
@@ -110,7 +114,11 @@ mod tests {
     #[test]
     fn a_key_reads_back_the_same() {
         let keys = Keys::new("/a/b/").unwrap();
-        for key in [Key::claim("team-a", "web.1"), Key::class("public"), Key::address("ip-192-0-2-1")] {
+        for key in [
+            Key::claim("team-a", "web.1"),
+            Key::class("public"),
+            Key::address("ip-192-0-2-1"),
+        ] {
             assert_eq!(keys.parse(key.kind, &keys.of(&key)), Some(key.clone()));
             assert!(inside(&keys.range(key.kind, None), &keys.of(&key)));
         }
@@ -120,8 +128,19 @@ mod tests {
     #[test]
     fn keys_are_in_the_order_of_namespace_then_name() {
         let keys = Keys::new("x").unwrap();
-        let wanted = [("a", "b.c"), ("a", "y"), ("a", "y-1"), ("a", "y.1"), ("a-b", "x"), ("a0", "a"), ("b", "10")];
-        let wanted: Vec<_> = wanted.iter().map(|(n, m)| keys.of(&Key::claim(*n, *m))).collect();
+        let wanted = [
+            ("a", "b.c"),
+            ("a", "y"),
+            ("a", "y-1"),
+            ("a", "y.1"),
+            ("a-b", "x"),
+            ("a0", "a"),
+            ("b", "10"),
+        ];
+        let wanted: Vec<_> = wanted
+            .iter()
+            .map(|(n, m)| keys.of(&Key::claim(*n, *m)))
+            .collect();
         let mut sorted = wanted.clone();
         sorted.sort();
         assert_eq!(sorted, wanted);
@@ -133,8 +152,16 @@ mod tests {
         let nested = Keys::new("a/b").unwrap();
         for kind in Kind::ALL {
             for other in [&ab, &nested] {
-                let foreign = other.of(&Key { kind, namespace: "n".to_owned(), name: "x".to_owned() });
-                assert!(Kind::ALL.iter().all(|k| !inside(&a.range(*k, None), &foreign)));
+                let foreign = other.of(&Key {
+                    kind,
+                    namespace: "n".to_owned(),
+                    name: "x".to_owned(),
+                });
+                assert!(
+                    Kind::ALL
+                        .iter()
+                        .all(|k| !inside(&a.range(*k, None), &foreign))
+                );
             }
         }
         let team = a.range(Kind::IPAddressClaim, Some("team"));

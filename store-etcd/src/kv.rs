@@ -4,7 +4,10 @@
 //! them, because that is all that kine takes: one comparison of `mod_revision`, then one put or
 //! delete, else one read of the same key.
 
-use etcd_client::{Client, Compare, CompareOp, DeleteOptions, Error, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{
+    Client, Compare, CompareOp, DeleteOptions, Error, GetOptions, KeyValue, Txn, TxnOp,
+    TxnOpResponse,
+};
 
 use crate::failure::Failure;
 use crate::keys::Range;
@@ -58,7 +61,9 @@ pub(crate) async fn get(members: &Members, key: &[u8]) -> Result<(Option<Raw>, u
 
 /// The last revision of the store.
 pub(crate) async fn last_revision(members: &Members, key: &[u8]) -> Result<u64, Failure> {
-    Ok(read(members, key, GetOptions::new().with_limit(1)).await?.last)
+    Ok(read(members, key, GetOptions::new().with_limit(1))
+        .await?
+        .last)
 }
 
 /// The last revision of the store, if this one is within its history.

@@ -53,7 +53,8 @@ impl Members {
             return Err("no endpoint is given".to_owned());
         }
         let all = options.endpoints.iter().map(|address| {
-            let endpoint = endpoint(address, options).map_err(|e| format!("endpoint {address}: {e}"))?;
+            let endpoint =
+                endpoint(address, options).map_err(|e| format!("endpoint {address}: {e}"))?;
             Ok(Member {
                 endpoint,
                 client: OnceCell::new(),
@@ -61,7 +62,9 @@ impl Members {
         });
         let mut connect = ConnectOptions::new().with_require_leader(true);
         if let Some(user) = &options.user {
-            connect = connect.with_user(&user.name, &user.password).with_auto_token_refresh(true);
+            connect = connect
+                .with_user(&user.name, &user.password)
+                .with_auto_token_refresh(true);
         }
         Ok(Members {
             all: all.collect::<Result<_, String>>()?,
@@ -84,7 +87,9 @@ impl Members {
     /// Goes on to the next member, unless somebody else has already left this one.
     pub(crate) fn leave(&self, number: usize) {
         let next = (number + 1) % self.all.len();
-        let _ = self.current.compare_exchange(number, next, Relaxed, Relaxed);
+        let _ = self
+            .current
+            .compare_exchange(number, next, Relaxed, Relaxed);
     }
 
     /// The client of a member.
@@ -158,7 +163,11 @@ impl Members {
 }
 
 fn endpoint(address: &str, options: &Options) -> Result<Endpoint, String> {
-    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let scheme = if options.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
     let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
         .map_err(|e| e.to_string())?
         .connect_timeout(CONNECT_TIMEOUT)

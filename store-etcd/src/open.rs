@@ -55,7 +55,9 @@ pub enum OpenError {
         reason: String,
     },
     /// The cluster has no leader, so that nothing can be read or written.
-    #[error("the etcd cluster at {endpoints} has no leader: more than half of its members must run and reach each other")]
+    #[error(
+        "the etcd cluster at {endpoints} has no leader: more than half of its members must run and reach each other"
+    )]
     NoLeader {
         /// The members that were tried.
         endpoints: String,
@@ -105,7 +107,10 @@ pub(crate) async fn open(options: Options) -> Result<Arc<Inner>, OpenError> {
 }
 
 fn may_pass(error: &OpenError) -> bool {
-    matches!(error, OpenError::Unreachable { .. } | OpenError::NoLeader { .. })
+    matches!(
+        error,
+        OpenError::Unreachable { .. } | OpenError::NoLeader { .. }
+    )
 }
 
 async fn attempt(
@@ -138,13 +143,17 @@ async fn attempt(
         let endpoints = endpoints();
         return Err(OpenError::NoLeader { endpoints });
     }
-    let first = keys.range(ipledger_core::api::Kind::IPAddressClass, None).first;
+    let first = keys
+        .range(ipledger_core::api::Kind::IPAddressClass, None)
+        .first;
     match kv::last_revision(members, &first).await {
         Ok(revision) => Ok((server, revision)),
-        Err(Failure::Denied(reason)) if reason.contains("permission") => Err(OpenError::Forbidden {
-            prefix: options.prefix.clone(),
-            reason,
-        }),
+        Err(Failure::Denied(reason)) if reason.contains("permission") => {
+            Err(OpenError::Forbidden {
+                prefix: options.prefix.clone(),
+                reason,
+            })
+        }
         Err(Failure::Denied(reason)) => Err(OpenError::WrongCredentials { reason }),
         Err(failure) => {
             let (endpoints, reason) = (endpoints(), said(failure));

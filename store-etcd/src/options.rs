@@ -83,7 +83,9 @@ impl Options {
     /// What is wrong with it and what to write instead.
     pub fn parse(location: &str) -> Result<Options, String> {
         let fail = |reason: &str| {
-            format!("`{location}`: {reason}; write etcd://HOST:PORT[,HOST:PORT...]/PREFIX (etcds:// for TLS)")
+            format!(
+                "`{location}`: {reason}; write etcd://HOST:PORT[,HOST:PORT...]/PREFIX (etcds:// for TLS)"
+            )
         };
         let (tls, rest) = match location.split_once("://") {
             Some(("etcd", rest)) => (None, rest),
@@ -92,16 +94,21 @@ impl Options {
         };
         let (hosts, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if hosts.contains('@') {
-            return Err(fail("user and password do not belong into it, because it is shown in logs"));
+            return Err(fail(
+                "user and password do not belong into it, because it is shown in logs",
+            ));
         }
         let endpoints: Vec<String> = hosts.split(',').map(str::to_owned).collect();
         for endpoint in &endpoints {
-            let port = endpoint.rsplit_once(':').map(|(host, port)| (host.is_empty(), port.parse::<u16>()));
+            let port = endpoint
+                .rsplit_once(':')
+                .map(|(host, port)| (host.is_empty(), port.parse::<u16>()));
             if !matches!(port, Some((false, Ok(_)))) {
                 return Err(fail(&format!("`{endpoint}` is not HOST:PORT")));
             }
         }
-        crate::keys::Keys::new(prefix).map_err(|e| fail(&format!("the prefix `{prefix}` is refused: {e}")))?;
+        crate::keys::Keys::new(prefix)
+            .map_err(|e| fail(&format!("the prefix `{prefix}` is refused: {e}")))?;
         Ok(Options {
             tls,
             ..Options::new(endpoints, prefix)
@@ -135,7 +142,12 @@ mod tests {
         assert_eq!(options.endpoints, ["127.0.0.1:2379", "[::1]:2380"]);
         assert_eq!(options.prefix, "site/ledger");
         assert!(options.tls.is_none());
-        assert!(Options::parse("etcds://etcd.example.com:2379/a").unwrap().tls.is_some());
+        assert!(
+            Options::parse("etcds://etcd.example.com:2379/a")
+                .unwrap()
+                .tls
+                .is_some()
+        );
     }
 
     #[test]
@@ -164,6 +176,9 @@ mod tests {
             password: "hunter2".to_owned(),
         });
         let text = format!("{options:?}");
-        assert!(text.contains("admin") && !text.contains("hunter2"), "{text}");
+        assert!(
+            text.contains("admin") && !text.contains("hunter2"),
+            "{text}"
+        );
     }
 }

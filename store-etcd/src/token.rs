@@ -62,7 +62,11 @@ mod tests {
 
     #[test]
     fn a_token_reads_back_the_same() {
-        for after in [Key::claim("team-a", "web.1"), Key::class("public"), Key::class("a_b")] {
+        for after in [
+            Key::claim("team-a", "web.1"),
+            Key::class("public"),
+            Key::class("a_b"),
+        ] {
             let kind = after.kind;
             let token = Token {
                 revision: Revision(17),

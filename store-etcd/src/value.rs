@@ -116,7 +116,11 @@ mod tests {
         let bytes = of_object(&claim(), 1_000).unwrap();
         for (key, bytes, wanted) in [
             (Key::claim("n", "other"), bytes.as_slice(), "u"),
-            (Key::claim("n", "web"), b"{\"metadata\":{\"uid\":\"x\"}}", "x"),
+            (
+                Key::claim("n", "web"),
+                b"{\"metadata\":{\"uid\":\"x\"}}",
+                "x",
+            ),
             (Key::claim("n", "web"), b"{\"gone\":{}}", ""),
             (Key::claim("n", "web"), b"\xff", ""),
             (Key::claim("n", "web"), b"", ""),

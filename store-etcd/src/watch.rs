@@ -14,7 +14,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{EventType, WatchOptions as EtcdWatchOptions, WatchResponse, WatchStream as EtcdWatch};
+use etcd_client::{
+    EventType, WatchOptions as EtcdWatchOptions, WatchResponse, WatchStream as EtcdWatch,
+};
 use futures::StreamExt as _;
 use ipledger_core::api::{Key, Kind};
 use ipledger_core::store::{
@@ -82,16 +84,18 @@ impl Inner {
             range,
             events: Events::new(filter),
             position: begin.position,
+            told: begin.position,
             sync_at: Some(begin.sync_at),
             queue,
             room: Arc::new(Semaphore::new(QUEUE as usize)),
         };
         tokio::spawn(follower.run(begin.existing));
-        let stream = futures::stream::unfold(reader, |mut reader: mpsc::UnboundedReceiver<Item>| async {
-            // Taking it out frees its room.
-            let (event, _room) = reader.recv().await?;
-            Some((event, reader))
-        });
+        let stream =
+            futures::stream::unfold(reader, |mut reader: mpsc::UnboundedReceiver<Item>| async {
+                // Taking it out frees its room.
+                let (event, _room) = reader.recv().await?;
+                Some((event, reader))
+            });
         Ok(stream.boxed())
     }
 
@@ -115,8 +119,10 @@ struct Follower {
     signals: watch::Receiver<Signal>,
     range: Range,
     events: Events,
-    /// Everything up to here was put into the queue.
+    /// Every event up to here was put into the queue.
     position: u64,
+    /// How far the reader knows that.
+    told: u64,
     /// Until `Synced` was sent: the revision that it tells.
     sync_at: Option<u64>,
     queue: mpsc::UnboundedSender<Item>,
@@ -204,13 +210,17 @@ impl Follower {
     async fn one_watch(&mut self, member: usize) -> End {
         match kv::check_revision(&self.inner.members, &self.range.first, self.position).await {
             Ok(_) => {}
-            Err(Failure::Compacted) => return End::Failed(Failure::Compacted.of_read(&self.kind())),
+            Err(Failure::Compacted) => {
+                return End::Failed(Failure::Compacted.of_read(&self.kind()));
+            }
             Err(Failure::Future) => {
                 return End::Failed(StoreError::Expired {
                     reason: format!("etcd was set back to before revision {}", self.position),
                 });
             }
-            Err(Failure::Denied(reason)) => return End::Failed(unavailable(format!("etcd refuses the watch: {reason}"))),
+            Err(Failure::Denied(reason)) => {
+                return End::Failed(unavailable(format!("etcd refuses the watch: {reason}")));
+            }
             Err(failure) => return End::Broken(format!("{failure:?}")),
         }
         let patience = self.inner.options.member_timeout;
@@ -226,7 +236,12 @@ impl Follower {
     }
 
     async fn open(&self, member: usize) -> Result<EtcdWatch, String> {
-        let client = self.inner.members.client(member).await.map_err(|f| format!("{f:?}"))?;
+        let client = self
+            .inner
+            .members
+            .client(member)
+            .await
+            .map_err(|f| format!("{f:?}"))?;
         let start = i64::try_from(self.position + 1).unwrap_or(i64::MAX);
         let options = EtcdWatchOptions::new()
             .with_range(self.range.end.clone())
@@ -248,9 +263,12 @@ impl Follower {
         let mut ask_at = Instant::now();
         loop {
             let committed = signals.borrow_and_update().committed;
+            if committed > self.told && committed <= self.position {
+                self.bookmark()?;
+            }
             let target = committed.max(self.sync_at.unwrap_or(0));
-            let behind = created && target > self.position;
-            if !behind {
+            let behind = target > self.position;
+            if created && !behind {
                 heard = Instant::now();
             }
             let give_up_at = heard + self.inner.options.member_timeout;
@@ -268,12 +286,13 @@ impl Follower {
                     }
                 }
                 _ = signals.changed() => ask_at = Instant::now(),
-                () = sleep_until(ask_at), if behind => {
+                // Before the watch is created, kine would answer for a stream without one.
+                () = sleep_until(ask_at), if created && behind => {
                     ask_at = Instant::now() + ASK_AGAIN;
                     let asked = watch.request_progress().await;
                     asked.map_err(|e| End::Broken(e.to_string()))?;
                 }
-                () = sleep_until(give_up_at), if behind => {
+                () = sleep_until(give_up_at), if behind || !created => {
                     return Err(End::Broken(format!("stuck at {} before {target}", self.position)));
                 }
             }
@@ -285,7 +304,10 @@ impl Follower {
             return Err(End::Failed(Failure::Compacted.of_read(&self.kind())));
         }
         if answer.canceled() {
-            return Err(End::Broken(format!("etcd cancelled it: {}", answer.cancel_reason())));
+            return Err(End::Broken(format!(
+                "etcd cancelled it: {}",
+                answer.cancel_reason()
+            )));
         }
         if answer.created() {
             return Ok(());
@@ -303,14 +325,21 @@ impl Follower {
             }
             if let Some(key) = self.key(kv.key()) {
                 let before = match event.prev_kv() {
-                    Some(old) => Before::Value(Value::read(&key, revision(old.mod_revision()), old.value())),
+                    Some(old) => {
+                        Before::Value(Value::read(&key, revision(old.mod_revision()), old.value()))
+                    }
                     None if kv.create_revision() == kv.mod_revision() => Before::Nothing,
                     None => Before::Forgotten,
                 };
                 let after = (event.event_type() == EventType::Put)
                     .then(|| Value::read(&key, at, kv.value()));
                 let size = kv.value().len();
-                let change = Change { key, revision: at, before, after };
+                let change = Change {
+                    key,
+                    revision: at,
+                    before,
+                    after,
+                };
                 self.pass(change, size)?;
             }
             self.position = at;
@@ -327,9 +356,15 @@ impl Follower {
             self.sync(sync_at)?;
         }
         // Room first: what does not fit must be turned into an event again later.
-        let room = self.room.clone().try_acquire_many_owned(units(size)).map_err(|_| End::Full)?;
+        let room = self
+            .room
+            .clone()
+            .try_acquire_many_owned(units(size))
+            .map_err(|_| End::Full)?;
         if let Some(event) = self.events.event(change)? {
-            self.queue.send((Ok(event), Some(room))).map_err(|_| End::Over)?;
+            self.queue
+                .send((Ok(event), Some(room)))
+                .map_err(|_| End::Over)?;
         }
         Ok(())
     }
@@ -338,12 +373,19 @@ impl Follower {
     fn reached(&mut self, reached: u64) -> Result<(), End> {
         if reached > self.position {
             self.position = reached;
-            if self.sync_at.is_none() {
-                let bookmark = WatchEvent::Bookmark(Revision(reached));
-                self.queue.send((Ok(bookmark), None)).map_err(|_| End::Over)?;
-            }
+            self.bookmark()?;
         }
         self.sync_if_reached()
+    }
+
+    fn bookmark(&mut self) -> Result<(), End> {
+        // `Synced` will tell it.
+        if self.sync_at.is_none() {
+            self.told = self.position;
+            let bookmark = WatchEvent::Bookmark(Revision(self.position));
+            self.queue.send((Ok(bookmark), None)).map_err(|_| End::Over)?;
+        }
+        Ok(())
     }
 
     fn sync_if_reached(&mut self) -> Result<(), End> {
@@ -355,6 +397,7 @@ impl Follower {
 
     fn sync(&mut self, revision: u64) -> Result<(), End> {
         self.sync_at = None;
+        self.told = revision;
         let synced = WatchEvent::Synced(Revision(revision));
         self.queue.send((Ok(synced), None)).map_err(|_| End::Over)
     }

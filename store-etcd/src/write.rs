@@ -6,7 +6,7 @@ use ipledger_core::api::{Key, Object};
 use ipledger_core::store::rules::{self, Birth, Outcome};
 use ipledger_core::store::{Deletion, Part, Preconditions, Revision, StoreError};
 
-use crate::Inner;
+use crate::{Inner, Server};
 use crate::failure::unavailable;
 use crate::kv::{self, Raw, Swap};
 use crate::value::{self, Value, corrupt};
@@ -36,6 +36,9 @@ impl Inner {
         let mut expected = 0;
         for _ in 0..TRIES {
             let raw = match self.put(&key, expected, &bytes).await? {
+                Swap::Done(revision) if self.server == Server::Kine && expected == 0 => {
+                    return self.as_created(at(object, revision)).await;
+                }
                 Swap::Done(revision) => return Ok(at(object, revision)),
                 Swap::Lost(Some(raw)) => raw,
                 Swap::Lost(None) => {
@@ -60,6 +63,24 @@ impl Inner {
             }
         }
         Err(contended(&key))
+    }
+
+    /// When a key was there before, kine 0.17 answers a create with its newest revision instead of
+    /// the one that it wrote. So the object is read again.
+    async fn as_created(&self, object: Object) -> Result<Object, StoreError> {
+        let key = object.key();
+        let unknown = |e: StoreError| StoreError::OutcomeUnknown {
+            key: key.clone(),
+            reason: format!("it was created, but its revision could not be read: {e}"),
+        };
+        let raw = self.read(&key).await.map_err(unknown)?;
+        Ok(match raw.map(|raw| Value::read(&key, raw.revision, &raw.value)) {
+            Some(Value::Object(current)) if current.metadata.uid == object.metadata.uid => {
+                Arc::unwrap_or_clone(current)
+            }
+            // It is gone already.
+            _ => object,
+        })
     }
 
     pub(crate) async fn update(
@@ -192,7 +213,9 @@ pub(crate) fn not_found(key: &Key) -> StoreError {
 }
 
 fn contended(key: &Key) -> StoreError {
-    unavailable(format!("{key} was changed by others at each of {TRIES} tries"))
+    unavailable(format!(
+        "{key} was changed by others at each of {TRIES} tries"
+    ))
 }
 
 fn at(mut object: Object, revision: u64) -> Object {

@@ -14,19 +14,20 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 use tokio::time::Instant;
 
-use crate::Shared;
-use crate::error::unavailable;
 use crate::options::Options;
 use crate::prepare::set_counters;
 use crate::read::{self, Counters, number, stored};
 use crate::schema;
 use crate::session::{Session, run};
+use crate::shared::Shared;
 use crate::writer::Reply;
 
 /// How many events go in one step at most.
 const STEP: usize = 1_000;
 /// The pause between two steps of a run, for the writes.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long a step waits for another process. The writes wait meanwhile.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// The pause after a step that failed.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -97,7 +98,7 @@ impl Compactor {
             Err(e) => {
                 session.roll_back().await;
                 shared.stats.compaction_failures.fetch_add(1, Relaxed);
-                let e = unavailable(shared.readers.path(), &e);
+                let e = shared.fail(&e);
                 tracing::warn!(error = %e, "a step of compaction failed; it is tried again");
                 for (_, reply) in self.asked.drain(..) {
                     let _ = reply.send(Err(e.clone()));
@@ -109,7 +110,7 @@ impl Compactor {
     }
 
     async fn try_step(&mut self, options: &Options, session: &mut Session) -> Result<Step, Error> {
-        let connection = session.begin(options.busy_timeout).await?;
+        let connection = session.begin(PATIENCE.min(options.busy_timeout)).await?;
         let counters = read::counters(connection, None).await?;
         let oldest = oldest_events(connection).await?;
         let asked = self

@@ -35,7 +35,8 @@ impl Fault {
     pub(crate) fn of(error: &sqlx::Error) -> Fault {
         // https://www.sqlite.org/rescode.html
         match codes(error) {
-            Some((5 | 6, _)) => Fault::Busy,
+            // 15: a race for the lock of the write-ahead log, lost many times.
+            Some((5 | 6 | 15, _)) => Fault::Busy,
             Some((13, _)) => Fault::Full,
             Some((8, _)) => Fault::ReadOnly,
             Some((14, _)) => Fault::CannotOpen,

@@ -29,6 +29,7 @@ mod read;
 mod readers;
 mod schema;
 mod session;
+mod shared;
 mod span;
 mod token;
 mod watch;
@@ -42,30 +43,21 @@ use async_trait::async_trait;
 use ipledger_core::api::{Key, Kind, Object};
 use ipledger_core::store::{
     Capabilities, Deletion, ListOptions, ListPage, Part, Preconditions, ReadAt, Revision, Store,
-    StoreError, WatchFrom, WatchOptions, WatchStream,
+    StoreError, WatchOptions, WatchStream,
 };
 use sqlx::ConnectOptions as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::batch::{Done, Request};
-use crate::event::{Filter, corrupt};
 use crate::feed::Feed;
 use crate::readers::{Readers, connect_options};
 use crate::session::Session;
-use crate::span::Span;
+use crate::shared::{Shared, apart};
 use crate::writer::{Command, Reply, Writer};
 
 pub use open::OpenError;
 pub use options::{Options, Stats};
-
-/// What the store, its tasks and its watches have in common.
-pub(crate) struct Shared {
-    options: Options,
-    readers: Readers,
-    feed: Feed,
-    stats: options::Counters,
-}
 
 /// A ledger in one SQLite file. Dropping it ends its tasks and watches; [`SqliteStore::close`] does
 /// so in order.
@@ -175,10 +167,6 @@ impl SqliteStore {
             .map_err(|_| error::closed())?;
         answer.await.unwrap_or_else(|_| Err(error::closed()))
     }
-
-    fn fail(&self, error: &sqlx::Error) -> StoreError {
-        error::unavailable(self.shared.readers.path(), error)
-    }
 }
 
 impl Drop for SqliteStore {
@@ -190,27 +178,11 @@ impl Drop for SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn get(&self, key: &Key, at: ReadAt) -> Result<Object, StoreError> {
-        let mut reader = self.shared.readers.get().await?;
-        if let ReadAt::NotOlderThan(revision) = at
-            && revision.0 > self.shared.feed.tail()
-        {
-            let counters = read::counters(&mut reader, None).await;
-            counters
-                .map_err(|e| self.fail(&e))?
-                .check_reached(revision.0)?;
-        }
-        let stored = read::object(&mut reader, key)
-            .await
-            .map_err(|e| self.fail(&e))?;
-        let stored = stored.ok_or_else(|| StoreError::NotFound { key: key.clone() })?;
-        let object = stored
-            .object(key.kind)
-            .map_err(|reason| corrupt(key, &reason))?;
-        Ok(Arc::unwrap_or_clone(object))
+        apart(self.shared.clone().get(key.clone(), at)).await
     }
 
     async fn list(&self, kind: Kind, options: &ListOptions) -> Result<ListPage, StoreError> {
-        list::list(&self.shared.readers, kind, options).await
+        apart(list::list(self.shared.clone(), kind, options.clone())).await
     }
 
     async fn create(&self, object: Object) -> Result<Object, StoreError> {
@@ -237,37 +209,11 @@ impl Store for SqliteStore {
     }
 
     async fn watch(&self, kind: Kind, options: &WatchOptions) -> Result<WatchStream, StoreError> {
-        let mut reader = self.shared.readers.get().await?;
-        let filter = Filter::of_watch(kind, options);
-        let (opened_at, begin) = match options.from {
-            WatchFrom::Start => {
-                let span = Span::of_namespace(options.namespace.as_deref());
-                let names = read::names(&mut reader, kind, &span).await;
-                let (revision, mut existing) = names.map_err(|e| self.fail(&e))?;
-                existing.sort_unstable_by(|a, b| b.cmp(a));
-                (revision, watch::Begin::Existing(existing))
-            }
-            WatchFrom::After(revision) => {
-                let counters = read::counters(&mut reader, None).await;
-                let counters = counters.map_err(|e| self.fail(&e))?;
-                counters.check_reached(revision.0)?;
-                counters.check_kept(revision.0)?;
-                (counters.revision, watch::Begin::After(revision.0))
-            }
-        };
-        if opened_at > self.shared.feed.tail() {
-            self.shared.feed.foreign.notify_one();
-        }
-        Ok(watch::open(self.shared.clone(), filter, begin, opened_at))
+        apart(watch::open(self.shared.clone(), kind, options.clone())).await
     }
 
     async fn barrier(&self, kind: Kind) -> Result<Revision, StoreError> {
-        let mut reader = self.shared.readers.get().await?;
-        let counters = read::counters(&mut reader, Some(kind)).await;
-        let last = counters.map_err(|e| self.fail(&e))?.of_kind;
-        // A watch with a selector has perhaps not heard of the last event.
-        self.shared.feed.ask(kind, last);
-        Ok(Revision(last))
+        apart(self.shared.clone().barrier(kind)).await
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,12 +1,13 @@
 //! Listing: all pages show one revision, whatever is written in between.
 
+use std::sync::Arc;
+
 use ipledger_core::api::Kind;
 use ipledger_core::store::{ListOptions, ListPage, Revision, StoreError};
 
-use crate::error::unavailable;
 use crate::event::{Filter, corrupt};
 use crate::read::{self, Stored};
-use crate::readers::Readers;
+use crate::shared::Shared;
 use crate::span::{Name, Span};
 use crate::token::{Token, refused};
 
@@ -14,22 +15,22 @@ use crate::token::{Token, refused};
 const CHUNK: usize = 1_000;
 
 pub(crate) async fn list(
-    readers: &Readers,
+    shared: Arc<Shared>,
     kind: Kind,
-    options: &ListOptions,
+    options: ListOptions,
 ) -> Result<ListPage, StoreError> {
-    let fail = |e: sqlx::Error| unavailable(readers.path(), &e);
+    let fail = |e: sqlx::Error| shared.fail(&e);
     let token = options
         .continue_token
         .as_deref()
         .map(|text| Token::decode(text, kind));
     let token = token.transpose()?;
-    let filter = Filter::of_list(kind, options);
+    let filter = Filter::of_list(kind, &options);
     let limit = options.limit.filter(|l| *l > 0).unwrap_or(usize::MAX);
     // One more than fits tells whether there is another page.
     let mut chunk = CHUNK.min(limit.saturating_add(1));
 
-    let mut reader = readers.get().await?;
+    let mut reader = shared.readers.get().await?;
     let counters = read::counters(&mut reader, None).await.map_err(fail)?;
     let mut span = Span::of_namespace(options.namespace.as_deref());
     let revision = match &token {
@@ -124,7 +125,7 @@ impl Page {
             return Added::Full;
         }
         match read {
-            Ok(o) => self.result.items.push(std::sync::Arc::unwrap_or_clone(o)),
+            Ok(o) => self.result.items.push(Arc::unwrap_or_clone(o)),
             Err(reason) => {
                 let key = object.key(self.kind);
                 self.result.corrupt.push(corrupt(&key, &reason));

@@ -156,7 +156,7 @@ pub(crate) async fn open(path: &Path, options: &Options) -> Result<Opened, OpenE
 
 async fn attempt(path: &Path, options: &Options) -> Result<Opened, OpenError> {
     let fail = |e: sqlx::Error| failure(path, &e);
-    if look(path)? == Content::Ours {
+    if look(path)? == Content::Something {
         let mut probe = connect_options(path, Duration::ZERO)
             .read_only(true)
             .connect()
@@ -186,9 +186,9 @@ async fn attempt(path: &Path, options: &Options) -> Result<Opened, OpenError> {
 #[derive(PartialEq)]
 enum Content {
     /// Nothing yet: it can become ours.
-    Empty,
-    /// Our tables.
-    Ours,
+    Nothing,
+    /// Something: after [`identify`], our tables.
+    Something,
 }
 
 /// Looks at the file from outside, and creates a missing one, for this user only (SQLite gives the
@@ -206,7 +206,7 @@ fn look(path: &Path) -> Result<Content, OpenError> {
             return match create(path) {
                 // Another process was faster.
                 Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(fail(e)),
-                _ => Ok(Content::Empty),
+                _ => Ok(Content::Nothing),
             };
         }
         Err(e) => return Err(fail(e)),
@@ -224,12 +224,12 @@ fn look(path: &Path) -> Result<Content, OpenError> {
         });
     }
     match metadata.len() {
-        0 => Ok(Content::Empty),
+        0 => Ok(Content::Nothing),
         // SQLite would take a file of one byte for an empty one.
         1..SMALLEST => Err(OpenError::NotADatabase {
             path: path.to_owned(),
         }),
-        _ => Ok(Content::Ours),
+        _ => Ok(Content::Something),
     }
 }
 
@@ -255,7 +255,7 @@ async fn examine(
     run(connection, "BEGIN")
         .await
         .map_err(|e| failure(path, &e))?;
-    if identify(path, connection).await? == Content::Empty || !options.check_on_open {
+    if identify(path, connection).await? == Content::Nothing || !options.check_on_open {
         return Ok(());
     }
     let verdict = sqlx::query("PRAGMA quick_check(3)")
@@ -287,7 +287,7 @@ async fn identify(path: &Path, connection: &mut SqliteConnection) -> Result<Cont
         .await
         .map_err(fail)?;
     if id == 0 && tables == 0 {
-        return Ok(Content::Empty);
+        return Ok(Content::Nothing);
     }
     if id != schema::APPLICATION_ID {
         return Err(OpenError::OtherApplication {
@@ -297,7 +297,7 @@ async fn identify(path: &Path, connection: &mut SqliteConnection) -> Result<Cont
         });
     }
     match version {
-        schema::VERSION => Ok(Content::Ours),
+        schema::VERSION => Ok(Content::Something),
         newer if newer > schema::VERSION => Err(OpenError::NewerSchema {
             path: path.to_owned(),
             found: newer,
@@ -330,8 +330,8 @@ async fn prepare(path: &Path, writer: &mut SqliteConnection) -> Result<u64, Open
     }
     run(writer, "BEGIN IMMEDIATE").await.map_err(fail)?;
     match identify(path, writer).await? {
-        Content::Ours => run(writer, "ROLLBACK").await.map_err(fail)?,
-        Content::Empty => {
+        Content::Something => run(writer, "ROLLBACK").await.map_err(fail)?,
+        Content::Nothing => {
             let sql = format!(
                 "{} PRAGMA application_id = {}; PRAGMA user_version = {};",
                 schema::CREATE,

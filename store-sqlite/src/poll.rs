@@ -7,10 +7,9 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Row};
 use tokio::time::Instant;
 
-use crate::Shared;
-use crate::error::unavailable;
 use crate::feed::MAX_EVENTS;
 use crate::read;
+use crate::shared::Shared;
 
 /// Runs until the feed is closed.
 pub(crate) async fn run(shared: Arc<Shared>, mut connection: SqliteConnection) {
@@ -48,7 +47,7 @@ async fn look(
     connection: &mut SqliteConnection,
     seen: &mut Option<i64>,
 ) -> Result<(), StoreError> {
-    let fail = |e: sqlx::Error| unavailable(shared.readers.path(), &e);
+    let fail = |e: sqlx::Error| shared.fail(&e);
     let row = sqlx::query("PRAGMA data_version")
         .fetch_one(&mut *connection)
         .await

@@ -12,7 +12,7 @@ use sqlx::{Error, Row as _};
 use crate::batch::{Batch, Change, Done, Request, Row, Surroundings};
 use crate::options::Options;
 use crate::read::{self, Counters, kind_named, number, stored};
-use crate::schema::{self, Sized};
+use crate::schema::{self, ManyRows};
 
 /// One write of a batch.
 pub(crate) struct Decided {
@@ -50,15 +50,15 @@ pub(crate) struct Prepared {
 
 /// The statements that carry many rows.
 pub(crate) struct Statements {
-    insert_events: Sized,
-    put_objects: Sized,
+    insert_events: ManyRows,
+    put_objects: ManyRows,
 }
 
 impl Statements {
     pub(crate) fn new() -> Statements {
         Statements {
-            insert_events: Sized::insert_events(),
-            put_objects: Sized::put_objects(),
+            insert_events: ManyRows::insert_events(),
+            put_objects: ManyRows::put_objects(),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::TryStreamExt;
 use ipledger_core::api::{Key, Kind, Object};
 use ipledger_core::store::StoreError;
 use serde_json::json;
@@ -178,15 +179,19 @@ pub(crate) async fn names(
     kind: Kind,
     span: &Span,
 ) -> Result<(u64, Vec<(u64, Name)>), Error> {
-    let rows = spanned(schema::NAMES, kind, span)
-        .fetch_all(connection)
-        .await?;
-    let mut entries = rows.iter().map(|row| Ok((number(row, 2)?, name(row)?)));
-    let at = entries
-        .next()
-        .transpose()?
-        .map_or(1, |(revision, _)| revision);
-    Ok((at, entries.collect::<Result<_, Error>>()?))
+    // Row by row: they may be many, and a row is larger than what is kept of it.
+    let mut rows = spanned(schema::NAMES, kind, span).fetch(connection);
+    let mut at = 1;
+    let mut names = Vec::new();
+    while let Some(row) = rows.try_next().await? {
+        let (revision, name) = (number(&row, 2)?, name(&row)?);
+        if name.1.is_empty() {
+            at = revision;
+        } else {
+            names.push((revision, name));
+        }
+    }
+    Ok((at, names))
 }
 
 /// The objects of these names, as they are now.

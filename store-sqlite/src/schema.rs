@@ -82,7 +82,7 @@ pub(crate) const PAGE: &str = "SELECT namespace, name, revision, body FROM objec
      WHERE kind = ?1 AND (namespace, name) >= (?2, ?3) AND (namespace, name) < (?4, ?5) \
      ORDER BY namespace, name LIMIT ?6";
 
-/// Names and revisions of such a stretch, behind the revision at which they were read.
+/// Names and revisions of such a stretch; the row without a name has the revision of the whole.
 pub(crate) const NAMES: &str = "SELECT '', '', value FROM counters WHERE name = 'revision' \
      UNION ALL SELECT namespace, name, revision FROM objects \
      WHERE kind = ?1 AND (namespace, name) >= (?2, ?3) AND (namespace, name) < (?4, ?5)";
@@ -137,12 +137,12 @@ pub(crate) const DELETE_EVENTS: &str = "DELETE FROM events WHERE revision <= ?1"
 pub(crate) const ROWS: [usize; 4] = [1, 8, 64, 256];
 
 /// One multi-row statement for each size of [`ROWS`].
-pub(crate) struct Sized([(usize, SqlStr); ROWS.len()]);
+pub(crate) struct ManyRows([(usize, SqlStr); ROWS.len()]);
 
-impl Sized {
+impl ManyRows {
     /// Inserts events: revision, kind, op, namespace, name, time, previous, body, before.
-    pub(crate) fn insert_events() -> Sized {
-        Sized::new(
+    pub(crate) fn insert_events() -> ManyRows {
+        ManyRows::new(
             "INSERT INTO events (revision, kind, op, namespace, name, time, previous, body, before)",
             9,
             "",
@@ -150,8 +150,8 @@ impl Sized {
     }
 
     /// Inserts objects or replaces them by name: kind, namespace, name, uid, revision, body.
-    pub(crate) fn put_objects() -> Sized {
-        Sized::new(
+    pub(crate) fn put_objects() -> ManyRows {
+        ManyRows::new(
             "INSERT INTO objects (kind, namespace, name, uid, revision, body)",
             6,
             " ON CONFLICT (kind, namespace, name) DO UPDATE \
@@ -159,9 +159,9 @@ impl Sized {
         )
     }
 
-    fn new(insert: &str, columns: usize, tail: &str) -> Sized {
+    fn new(insert: &str, columns: usize, tail: &str) -> ManyRows {
         let row = format!("({})", vec!["?"; columns].join(", "));
-        Sized(ROWS.map(|rows| {
+        ManyRows(ROWS.map(|rows| {
             let mut sql = insert.to_owned();
             let values = vec![row.as_str(); rows].join(", ");
             let _ = write!(
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_cut_into_few_statements() {
-        let statements = Sized::put_objects();
+        let statements = ManyRows::put_objects();
         let takes = |left| statements.next(left).0;
         assert_eq!(
             [1, 2, 8, 9, 64, 65, 256, 257, 512].map(takes),

@@ -10,30 +10,23 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use ipledger_core::api::Kind;
-use ipledger_core::store::{Revision, StoreError, WatchEvent, WatchStream};
+use ipledger_core::store::{
+    Revision, StoreError, WatchEvent, WatchFrom, WatchOptions, WatchStream,
+};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::Shared;
-use crate::error::unavailable;
 use crate::event::{Event, Filter, unreadable};
 use crate::feed::Tail;
 use crate::read::{self, Stored};
 use crate::readers::Reader;
+use crate::shared::{Shared, apart};
 use crate::span::{Name, Span};
 
 /// How many objects or events a watch takes from the file at once.
 const CHUNK: usize = 128;
 
-/// Where a watch begins.
-pub(crate) enum Begin {
-    /// With these objects, last one first, as they were at the revision at which it was opened.
-    Existing(Vec<(u64, Name)>),
-    /// After this revision.
-    After(u64),
-}
-
-pub(crate) struct Watcher {
+struct Watcher {
     shared: Arc<Shared>,
     filter: Filter,
     tail: watch::Receiver<Tail>,
@@ -49,36 +42,52 @@ pub(crate) struct Watcher {
     bookmark_after: Instant,
 }
 
-/// A watch that is opened at a revision (of the last write at that moment).
-pub(crate) fn open(
+/// Opens a watch.
+pub(crate) async fn open(
     shared: Arc<Shared>,
-    filter: Filter,
-    begin: Begin,
-    opened_at: u64,
-) -> WatchStream {
-    let (position, existing) = match begin {
-        Begin::Existing(existing) => (opened_at, existing),
-        Begin::After(revision) => (revision, Vec::new()),
+    kind: Kind,
+    options: WatchOptions,
+) -> Result<WatchStream, StoreError> {
+    let mut reader = shared.readers.get().await?;
+    let (opened_at, position, existing) = match options.from {
+        WatchFrom::Start => {
+            let span = Span::of_namespace(options.namespace.as_deref());
+            let names = read::names(&mut reader, kind, &span).await;
+            let (revision, mut existing) = names.map_err(|e| shared.fail(&e))?;
+            existing.sort_unstable_by(|a, b| b.cmp(a));
+            (revision, revision, existing)
+        }
+        WatchFrom::After(revision) => {
+            let counters = read::counters(&mut reader, None).await;
+            let counters = counters.map_err(|e| shared.fail(&e))?;
+            counters.check_reached(revision.0)?;
+            counters.check_kept(revision.0)?;
+            (counters.revision, revision.0, Vec::new())
+        }
     };
+    drop(reader);
+    if opened_at > shared.feed.tail() {
+        shared.feed.foreign.notify_one();
+    }
     let watcher = Watcher {
         tail: shared.feed.subscribe(),
-        bookmark_after: Instant::now(),
         shared,
-        filter,
+        filter: Filter::of_watch(kind, &options),
         existing,
         position,
         told: 0,
         sync_at: Some(opened_at),
         ready: VecDeque::new(),
+        bookmark_after: Instant::now(),
     };
-    stream::unfold(Some(watcher), |watcher| async {
+    let stream = stream::unfold(Some(watcher), |watcher| async {
         let mut watcher = watcher?;
         match watcher.next().await {
             Ok(event) => event.map(|event| (Ok(event), Some(watcher))),
             Err(e) => Some((Err(e), None)),
         }
-    })
-    .boxed()
+    });
+    Ok(stream.boxed())
 }
 
 impl Watcher {
@@ -132,28 +141,11 @@ impl Watcher {
 
     /// The next chunk of what existed when the watch was opened, in the order of the revisions.
     async fn list(&mut self) -> Result<(), StoreError> {
-        let kind = self.filter.kind;
-        let at = self.position;
         let rest = self.existing.len().saturating_sub(CHUNK);
         let chunk = self.existing.split_off(rest);
-        let mut reader = self.shared.readers.get().await?;
-        let fail = |e: sqlx::Error| unavailable(self.shared.readers.path(), &e);
-        let mut now = read::named(&mut reader, kind, &chunk).await.map_err(fail)?;
-        for (revision, name) in chunk.into_iter().rev() {
-            let object = match now.remove(&name) {
-                Some(object) if object.revision == revision => Some(object),
-                // Written since: what was it then?
-                changed => {
-                    let span = Span::only(&name);
-                    let changed = changed.into_iter().collect();
-                    let then = read::rewind(&mut reader, kind, &span, at, changed).await;
-                    let then = then.map_err(fail)?.pop();
-                    check_kept(&mut reader, &self.shared, kind, at).await?;
-                    then
-                }
-            };
-            self.ready
-                .extend(object.and_then(|o| existing(&self.filter, &o)));
+        let existed = existed(self.shared.clone(), self.filter.kind, chunk, self.position);
+        for object in apart(existed).await? {
+            self.ready.extend(existing(&self.filter, &object));
         }
         Ok(())
     }
@@ -163,7 +155,10 @@ impl Watcher {
         let kind = self.filter.kind;
         let (events, end) = match self.shared.feed.after(self.position, kind, CHUNK) {
             Some(found) => found,
-            None => self.read_events(tail).await?,
+            None => {
+                let events = events(self.shared.clone(), kind, self.position, tail);
+                apart(events).await?
+            }
         };
         let sync_at = self.sync_at.unwrap_or(0);
         for event in &events {
@@ -178,21 +173,52 @@ impl Watcher {
         self.position = end;
         Ok(())
     }
+}
 
-    /// At most a chunk of events from the file, and the revision up to which that is all.
-    async fn read_events(&self, tail: u64) -> Result<(Vec<Arc<Event>>, u64), StoreError> {
-        let kind = self.filter.kind;
-        let mut reader = self.shared.readers.get().await?;
-        let events = read::events_of_kind(&mut reader, kind, (self.position, tail), CHUNK)
-            .await
-            .map_err(|e| unavailable(self.shared.readers.path(), &e))?;
-        check_kept(&mut reader, &self.shared, kind, self.position).await?;
-        let end = match events.last() {
-            Some(last) if events.len() == CHUNK => last.revision,
-            _ => tail,
-        };
-        Ok((events.into_iter().map(Arc::new).collect(), end))
+/// The objects of these names (last one first), as they were at a revision.
+async fn existed(
+    shared: Arc<Shared>,
+    kind: Kind,
+    chunk: Vec<(u64, Name)>,
+    at: u64,
+) -> Result<Vec<Stored>, StoreError> {
+    let mut reader = shared.readers.get().await?;
+    let now = read::named(&mut reader, kind, &chunk).await;
+    let mut now = now.map_err(|e| shared.fail(&e))?;
+    let mut objects = Vec::with_capacity(chunk.len());
+    for (revision, name) in chunk.into_iter().rev() {
+        match now.remove(&name) {
+            Some(object) if object.revision == revision => objects.push(object),
+            // Written since: what was it then?
+            changed => {
+                let span = Span::only(&name);
+                let changed = changed.into_iter().collect();
+                let then = read::rewind(&mut reader, kind, &span, at, changed).await;
+                objects.extend(then.map_err(|e| shared.fail(&e))?);
+                check_kept(&mut reader, &shared, kind, at).await?;
+            }
+        }
     }
+    Ok(objects)
+}
+
+/// At most a chunk of events from the file after one revision and up to another, and the revision
+/// up to which that is all.
+async fn events(
+    shared: Arc<Shared>,
+    kind: Kind,
+    after: u64,
+    up_to: u64,
+) -> Result<(Vec<Arc<Event>>, u64), StoreError> {
+    let mut reader = shared.readers.get().await?;
+    let events = read::events_of_kind(&mut reader, kind, (after, up_to), CHUNK).await;
+    let events = events.map_err(|e| shared.fail(&e))?;
+    check_kept(&mut reader, &shared, kind, after).await?;
+    let end = match events.last() {
+        Some(last) if events.len() == CHUNK => last.revision,
+        _ => up_to,
+    };
+    Ok((events.into_iter().map(Arc::new).collect(), end))
 }
 
 /// Whether every event of a kind after a revision was in the history a moment ago, when it was
@@ -204,7 +230,7 @@ async fn check_kept(
     revision: u64,
 ) -> Result<(), StoreError> {
     let counters = read::counters(reader, Some(kind)).await;
-    let counters = counters.map_err(|e| unavailable(shared.readers.path(), &e))?;
+    let counters = counters.map_err(|e| shared.fail(&e))?;
     counters.check_kept_of_kind(revision)
 }
 

@@ -11,12 +11,12 @@ use ipledger_core::store::{Revision, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::Shared;
 use crate::batch::{Done, Request};
 use crate::compact::Compactor;
 use crate::error::{Fault, unavailable};
 use crate::prepare::{Prepared, Statements, prepare};
 use crate::session::{Session, run};
+use crate::shared::Shared;
 
 /// How many writes share one transaction at most.
 const MAX_BATCH: usize = 512;
@@ -161,7 +161,7 @@ impl Writer {
             Ok(prepared) => prepared,
             Err(e) => {
                 self.session.roll_back().await;
-                return Err(unavailable(shared.readers.path(), &e));
+                return Err(shared.fail(&e));
             }
         };
         let Prepared {
@@ -181,7 +181,7 @@ impl Writer {
         if let Err(e) = run(connection, "COMMIT").await {
             self.session.roll_back().await;
             if Fault::of(&e).is_certain_at_commit() {
-                return Err(unavailable(shared.readers.path(), &e));
+                return Err(shared.fail(&e));
             }
             tracing::error!(error = %e, "a commit failed; whether it was written is not known");
             return Ok(decided.into_iter().map(|d| Err(d.unknown(&e))).collect());

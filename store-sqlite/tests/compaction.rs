@@ -1,5 +1,5 @@
 //! The history stays within its limits, and the write-ahead log small.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Listing: all pages show one revision.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 

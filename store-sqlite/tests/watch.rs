@@ -1,5 +1,5 @@
 //! Watches: from memory, from the file, across processes.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::*;
-use futures::StreamExt;
 use futures::future::join_all;
+use futures::{FutureExt, StreamExt};
 use ipledger_core::api::Kind;
 use ipledger_core::store::{
     LabelSelector, ListOptions, Part, Preconditions, ReadAt, Revision, Store, StoreError,
@@ -462,6 +462,25 @@ async fn the_end_of_the_store_ends_its_watches() {
     next_event(&mut dropped).await;
     drop(store);
     assert_eq!(next(&mut dropped).await, None);
+}
+
+#[tokio::test]
+async fn watches_that_nobody_reads_on_hold_no_connection_back() {
+    let folder = Folder::new();
+    let store = open(&folder.file()).await;
+    let created = store.create(address("a", 1)).await.unwrap();
+    let mut streams = Vec::new();
+    for _ in 0..20 {
+        let mut stream = watch(&store, WatchFrom::Start).await;
+        // It has begun to read the file, and is left there.
+        assert!(stream.next().now_or_never().is_none());
+        streams.push(stream);
+    }
+    assert_eq!(store.get(&key("a"), ReadAt::Latest).await.unwrap(), created);
+    tokio::time::timeout(PATIENCE, store.close())
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 /// Applies a stream to an empty cache until it has reached a revision, checking its order.

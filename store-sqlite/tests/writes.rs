@@ -1,5 +1,5 @@
 //! Writes: group commit, durability, full disk, callers that give up.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 

@@ -26,15 +26,21 @@ impl Server for Kine {
         self.start_again();
     }
 
-    /// Adds the sort of row with which kine itself fills a gap.
+    /// Adds a key of somebody else far ahead. (The row with which kine itself fills a gap is one of
+    /// a deletion, and would go with the next compaction, and the revision with it.)
     async fn jump(&mut self, to: Revision) {
         self.stop();
         let options = SqliteConnectOptions::new().filename(self.database());
         let mut connection = options.connect().await.unwrap();
         let sql = "INSERT INTO kine(id, name, created, deleted, create_revision, prev_revision, lease) \
-                   VALUES (?, 'gap-' || ?, 0, 1, 0, 0, 0)";
+                   VALUES (?, 'far-' || ?, 1, 0, 0, 0, 0)";
         let to = i64::try_from(to.0).unwrap();
-        sqlx::query(sql).bind(to).bind(to).execute(&mut connection).await.unwrap();
+        sqlx::query(sql)
+            .bind(to)
+            .bind(to)
+            .execute(&mut connection)
+            .await
+            .unwrap();
         connection.close().await.unwrap();
         self.start_again();
     }

@@ -46,7 +46,10 @@ pub(crate) trait Server: Sized + Send + Sync + 'static {
 pub(crate) fn trials<S: Server>(cases: &[Case]) -> Vec<Trial> {
     let built = ipledger_tests::tools::folder(S::NAME).is_some();
     if !built {
-        eprintln!("{} is not built, its cases are skipped: tests/tools/build {0}", S::NAME);
+        eprintln!(
+            "{} is not built, its cases are skipped: tests/tools/build {0}",
+            S::NAME
+        );
     }
     let shared: Arc<dyn Backend> = Arc::new(Shared::<S>(OnceLock::new(), AtomicU64::new(0)));
     let own: Arc<dyn Backend> = Arc::new(Own::<S>(std::marker::PhantomData));
@@ -56,7 +59,9 @@ pub(crate) fn trials<S: Server>(cases: &[Case]) -> Vec<Trial> {
         .map(|case| case.name)
         .chain(DISTURBING)
         .collect();
-    let possible = cases.iter().filter(|case| !S::IMPOSSIBLE.contains(&case.name));
+    let possible = cases
+        .iter()
+        .filter(|case| !S::IMPOSSIBLE.contains(&case.name));
     let trials = possible.map(|case| {
         let alone = disturbing.contains(case.name);
         let backend = if alone { own.clone() } else { shared.clone() };
@@ -107,11 +112,17 @@ struct Remote<S> {
 impl<S: Server> Remote<S> {
     async fn open(server: Option<S>, endpoint: String, prefix: String) -> Remote<S> {
         let store = open(&endpoint, &prefix).await;
-        Remote { store, prefix, endpoint, server }
+        Remote {
+            store,
+            prefix,
+            endpoint,
+            server,
+        }
     }
 
     fn own(server: &mut Option<S>) -> &mut S {
-        let disturbs = "this case disturbs others: name it in DISTURBING of tests/contract/remote.rs";
+        let disturbs =
+            "this case disturbs others: name it in DISTURBING of tests/contract/remote.rs";
         server.as_mut().expect(disturbs)
     }
 }
@@ -133,7 +144,10 @@ impl<S: Server> Hooks for Remote<S> {
     }
 
     async fn compact(&self, revision: Revision) -> Option<()> {
-        assert!(self.server.is_some(), "a case that compacts disturbs others: see DISTURBING");
+        assert!(
+            self.server.is_some(),
+            "a case that compacts disturbs others: see DISTURBING"
+        );
         compact(&self.endpoint, revision.0).await;
         Some(())
     }

@@ -1,6 +1,9 @@
 //! `kill -9` in the middle of the work: what was acknowledged is there afterwards, nothing is
 //! half there, no address is given twice.
 
+// A helper of a test that cannot go on fails the test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +38,13 @@ fn a_server_killed_in_the_middle_of_500_claims_loses_nothing_and_gives_no_addres
         let db = dir.path().join("l.db");
         let server = Server::start(&db, &[]);
         let class = class("c", &["10.0.0.0/22"], "Delete");
-        assert_eq!(server.ask("POST", &api("ipaddressclasses"), Some(&class)).unwrap().0, 201);
+        assert_eq!(
+            server
+                .ask("POST", &api("ipaddressclasses"), Some(&class))
+                .unwrap()
+                .0,
+            201
+        );
         let acknowledged = AtomicUsize::new(0);
         let pid = server.pid();
         let names = std::thread::scope(|scope| {
@@ -53,10 +62,16 @@ fn a_server_killed_in_the_middle_of_500_claims_loses_nothing_and_gives_no_addres
 
 fn check_after(db: &Path, names: &BTreeSet<String>, kill_at: usize) {
     let server = Server::start(db, &[]);
-    let there: BTreeSet<String> =
-        server.claims("default").into_iter().map(|c| c.name).collect();
+    let there: BTreeSet<String> = server
+        .claims("default")
+        .into_iter()
+        .map(|c| c.name)
+        .collect();
     let lost: Vec<_> = names.difference(&there).collect();
-    assert!(lost.is_empty(), "acknowledged and gone after a kill at {kill_at}: {lost:?}");
+    assert!(
+        lost.is_empty(),
+        "acknowledged and gone after a kill at {kill_at}: {lost:?}"
+    );
     // The rest is asked for again, by the same names.
     let sent = send_claims(&server, names.len().saturating_sub(1), &AtomicUsize::new(0));
     assert!(sent.contains(&format!("k{:03}", CLAIMS - 1)));
@@ -64,7 +79,11 @@ fn check_after(db: &Path, names: &BTreeSet<String>, kill_at: usize) {
         let claims = server.claims("default");
         claims.len() == CLAIMS && claims.iter().all(|c| c.phase == "Bound")
     });
-    let ips: Vec<String> = server.claims("default").into_iter().flat_map(|c| c.ips).collect();
+    let ips: Vec<String> = server
+        .claims("default")
+        .into_iter()
+        .flat_map(|c| c.ips)
+        .collect();
     let distinct: BTreeSet<&String> = ips.iter().collect();
     assert_eq!((ips.len(), distinct.len()), (CLAIMS, CLAIMS));
     // No address object without its claim.
@@ -79,7 +98,13 @@ fn a_server_killed_again_and_again_while_it_binds_ends_with_every_claim_bound_on
     let db = dir.path().join("l.db");
     let server = Server::start(&db, &[]);
     let class = class("c", &["10.0.0.0/22"], "Delete");
-    assert_eq!(server.ask("POST", &api("ipaddressclasses"), Some(&class)).unwrap().0, 201);
+    assert_eq!(
+        server
+            .ask("POST", &api("ipaddressclasses"), Some(&class))
+            .unwrap()
+            .0,
+        201
+    );
     let mut seen = std::collections::BTreeMap::new();
     let mut server = Some(server);
     for round in 0..20 {
@@ -87,11 +112,23 @@ fn a_server_killed_again_and_again_while_it_binds_ends_with_every_claim_bound_on
         for n in 0..10 {
             let name = format!("k{round:02}-{n}");
             let path = api("namespaces/default/ipaddressclaims");
-            assert_eq!(running.ask("POST", &path, Some(&claim(&name, "c"))).unwrap().0, 201);
+            assert_eq!(
+                running
+                    .ask("POST", &path, Some(&claim(&name, "c")))
+                    .unwrap()
+                    .0,
+                201
+            );
         }
         // What a tenant was told once must stay true.
-        for claim in running.claims("default").into_iter().filter(|c| c.phase == "Bound") {
-            let before = seen.entry(claim.name.clone()).or_insert_with(|| claim.ips.clone());
+        for claim in running
+            .claims("default")
+            .into_iter()
+            .filter(|c| c.phase == "Bound")
+        {
+            let before = seen
+                .entry(claim.name.clone())
+                .or_insert_with(|| claim.ips.clone());
             assert_eq!(*before, claim.ips, "{} in round {round}", claim.name);
         }
         running.kill();

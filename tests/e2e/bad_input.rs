@@ -37,7 +37,11 @@ fn refused(bad: &str, words: &[&str]) {
     assert_eq!(errors, 1, "one error: {text}");
     assert_eq!(server.claims("default").len(), 1, "the good one is there");
     let addresses = server.get("ipaddresses");
-    assert_eq!(addresses["items"].as_array().unwrap().len(), 0, "{addresses}");
+    assert_eq!(
+        addresses["items"].as_array().unwrap().len(),
+        0,
+        "{addresses}"
+    );
 }
 
 #[test]
@@ -85,7 +89,14 @@ fn serve_checks_its_manifests_before_it_starts() {
     let dir = tempdir().unwrap();
     let path = write(&dir, &format!("{GOOD}---\nkind: Nonsense\n"));
     let db = dir.path().join("l.db");
-    let args = ["serve", "--db", db.to_str().unwrap(), "--listen", "127.0.0.1:0", "--apply"];
+    let args = [
+        "serve",
+        "--db",
+        db.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--apply",
+    ];
     let out = cli("", &[&args[..], &[path.to_str().unwrap()]].concat());
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(2), "{text}");
@@ -117,17 +128,28 @@ fn parameters_are_accepted_and_reported(parameters: &str, words: &[&str]) {
     let warning = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.success(), "{warning}");
     for word in words {
-        assert!(warning.contains(word), "`{word}` is missing in the warning: {warning}");
+        assert!(
+            warning.contains(word),
+            "`{word}` is missing in the warning: {warning}"
+        );
     }
     wait_for("the claim says so", || {
         let claims = server.claims("default");
-        claims.iter().all(|c| c.phase == "Pending" && c.reason == "InvalidParameters")
+        claims
+            .iter()
+            .all(|c| c.phase == "Pending" && c.reason == "InvalidParameters")
     });
     let class = server.get("ipaddressclasses/c")["status"].to_string();
     for word in words {
-        assert!(class.contains(word), "`{word}` is missing in the class status: {class}");
+        assert!(
+            class.contains(word),
+            "`{word}` is missing in the class status: {class}"
+        );
     }
-    assert_eq!(server.get("ipaddresses")["items"].as_array().unwrap().len(), 0);
+    assert_eq!(
+        server.get("ipaddresses")["items"].as_array().unwrap().len(),
+        0
+    );
 }
 
 #[test]
@@ -154,7 +176,9 @@ fn the_api_itself_refuses_what_the_command_line_would_have_caught() {
         "apiVersion": "local.sdn.cozystack.io/v1alpha1", "kind": "IPAddress",
         "metadata": {"name": "my-ip"}, "spec": {"address": "192.0.2.1", "className": "c"}
     });
-    let (code, status) = server.ask("POST", &api("ipaddresses"), Some(&body)).unwrap();
+    let (code, status) = server
+        .ask("POST", &api("ipaddresses"), Some(&body))
+        .unwrap();
     assert_eq!(code, 422, "{status}");
     assert_eq!(status["reason"], "Invalid");
     assert_eq!(status["details"]["causes"][0]["field"], "metadata.name");
@@ -169,6 +193,10 @@ fn a_manifest_may_come_from_a_folder_with_spaces() {
     let path = folder.join("m.yaml");
     std::fs::write(&path, GOOD).unwrap();
     let out = server.cli(&["apply", "-f", Path::new(&path).to_str().unwrap()]);
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     assert!(String::from_utf8_lossy(&out.stdout).contains("ipaddressclaim/default/good created"));
 }

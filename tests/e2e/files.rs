@@ -10,10 +10,22 @@ use ipledger_tests::program::{Server, cli};
 
 /// `serve` on this file ends with an error that has these words.
 fn refused(db: &Path, words: &[&str]) {
-    let out = cli("", &["serve", "--db", db.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let out = cli(
+        "",
+        &[
+            "serve",
+            "--db",
+            db.to_str().unwrap(),
+            "--listen",
+            "127.0.0.1:0",
+        ],
+    );
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(!out.status.success(), "{text}");
-    assert!(text.contains(db.to_str().unwrap()), "the file is named: {text}");
+    assert!(
+        text.contains(db.to_str().unwrap()),
+        "the file is named: {text}"
+    );
     for word in words {
         assert!(text.contains(word), "`{word}` is missing in: {text}");
     }
@@ -90,7 +102,10 @@ fn a_file_that_cannot_be_written_is_named() {
     std::fs::set_permissions(&db, mode).unwrap();
     let is_root = std::fs::OpenOptions::new().write(true).open(&db).is_ok();
     if is_root {
-        assert!(chattr("+i").unwrap().success(), "root can make a file immutable");
+        assert!(
+            chattr("+i").unwrap().success(),
+            "root can make a file immutable"
+        );
     }
     let result = std::panic::catch_unwind(|| refused(&db, &["read-only"]));
     if is_root {

@@ -1,5 +1,8 @@
 //! The real program from the outside: command line, API, files and signals.
 
+// A helper of a test that cannot go on fails the test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod bad_input;
 mod files;
 mod ledger;

@@ -160,10 +160,6 @@ impl Desk {
         self.lock().ops.remove(&id);
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.lock().ops.is_empty()
-    }
-
     fn ask(&self, request: Request) -> Asking {
         let mut inner = self.lock();
         let caller = inner.caller;

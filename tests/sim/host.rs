@@ -35,8 +35,6 @@ pub trait Process {
     fn start(&mut self) -> Option<String>;
     /// Lets the passes in work go on as far as they can.
     fn poke(&mut self);
-    /// How many passes are in work.
-    fn in_work(&self) -> usize;
     /// When the next delayed pass is due.
     fn next_deadline(&self) -> Option<Duration>;
     /// Asks for a pass over everything.
@@ -220,10 +218,6 @@ impl<R: Reconciler> Process for Host<R> {
         for (key, pass) in done {
             self.finish(key, pass);
         }
-    }
-
-    fn in_work(&self) -> usize {
-        self.in_work.len()
     }
 
     fn next_deadline(&self) -> Option<Duration> {

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
 use coverage::Coverage;
+use oracle::{Probes, SITUATIONS};
 use world::World;
 
 /// Runs the simulation.
@@ -58,6 +59,7 @@ struct Played {
     hash: u64,
     world: Option<World>,
     coverage: Coverage,
+    probes: Probes,
 }
 
 fn play(seed: u64, steps: u64) -> Played {
@@ -76,6 +78,7 @@ fn play(seed: u64, steps: u64) -> Played {
         steps: world.steps,
         hash: world.trace.hash(),
         coverage: world.coverage.clone(),
+        probes: catch_unwind(AssertUnwindSafe(|| world.probes())).unwrap_or_default(),
         world: failure.is_some().then_some(world),
         failure,
     }
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
     let (steps, passed) = (AtomicU64::new(0), AtomicU64::new(0));
     let failures: Mutex<Vec<(u64, String)>> = Mutex::default();
     let coverage: Mutex<Coverage> = Mutex::default();
+    let probes: Mutex<Probes> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..options.threads {
             scope.spawn(|| {
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
                     let played = play(seed, options.steps);
                     steps.fetch_add(played.steps, Ordering::Relaxed);
                     coverage.lock().unwrap().add(&played.coverage);
+                    probes.lock().unwrap().add(&played.probes);
                     let _ = (played.hash, &played.world);
                     match played.failure {
                         None => {
@@ -123,6 +128,10 @@ fn main() -> ExitCode {
     });
     let coverage = coverage.into_inner().unwrap();
     println!("{:?}", coverage.troubles);
+    let probes = probes.into_inner().unwrap();
+    for what in SITUATIONS {
+        println!("{:>9}  {what}", probes.get(what));
+    }
     let mut failures = failures.into_inner().unwrap();
     failures.sort();
     for (seed, what) in &failures {

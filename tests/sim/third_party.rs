@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -58,6 +59,8 @@ struct View {
 pub struct ThirdParty {
     store: Arc<dyn Store>,
     manners: Manners,
+    /// Set once the faults stop: from then on it forgets nothing.
+    calm: Arc<AtomicBool>,
     rng: Mutex<Rng>,
     view: Mutex<View>,
 }
@@ -71,8 +74,8 @@ pub fn listed(class: &IPAddressClass) -> Vec<Ip> {
 }
 
 impl ThirdParty {
-    pub fn new(store: Arc<dyn Store>, manners: Manners, rng: Rng) -> ThirdParty {
-        ThirdParty { store, manners, rng: Mutex::new(rng), view: Mutex::default() }
+    pub fn new(store: Arc<dyn Store>, manners: Manners, calm: Arc<AtomicBool>, rng: Rng) -> ThirdParty {
+        ThirdParty { store, manners, calm, rng: Mutex::new(rng), view: Mutex::default() }
     }
 
     fn chance(&self, per_mille: u32) -> bool {
@@ -81,7 +84,7 @@ impl ThirdParty {
 
     /// The claim and its class if it is this driver's to serve, and the families it misses.
     fn task(&self, key: &Key) -> Option<(Arc<IPAddressClaim>, Arc<IPAddressClass>, Vec<Family>)> {
-        let forgets = self.chance(self.manners.forgets);
+        let forgets = self.chance(self.manners.forgets) && !self.calm.load(Ordering::Relaxed);
         let view = self.view.lock().unwrap();
         let claim = view.claims.get(key)?;
         let class = view.classes.get(claim.resolved_class())?;

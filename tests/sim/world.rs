@@ -1,10 +1,11 @@
 //! One seed: the processes, the people, and the scheduler that decides what happens next.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ipledger_core::api::{IPAddressClass, Key, Kind};
+use ipledger_core::api::{IPAddressClass, Kind};
 use ipledger_core::binding::Event;
 use ipledger_core::net::{Family, Ip};
 use ipledger_core::runtime::{Binder, BinderOptions, EventSink};
@@ -18,7 +19,7 @@ use crate::coverage::Coverage;
 use crate::desk::{Answer, Desk, Op, State};
 use crate::host::{Host, Process};
 use crate::ledger::{Ledger, Who};
-use crate::oracle::Outside;
+use crate::oracle::{Outside, Probes};
 use crate::rng::Rng;
 use crate::third_party::{self, ThirdParty};
 use crate::trace::Trace;
@@ -51,6 +52,7 @@ pub struct World {
     /// Earlier states, which a listing may show.
     old: BTreeMap<Kind, Vec<ListPage>>,
     heard: Heard,
+    calm: Arc<AtomicBool>,
     /// How often the scheduler has decided.
     ticks: u64,
     /// Acts of people and requests carried out.
@@ -73,6 +75,7 @@ impl World {
             paused: Vec::new(),
             old: BTreeMap::new(),
             heard: Heard::default(),
+            calm: Arc::default(),
             ticks: 0,
             steps: 0,
             coverage: Coverage::default(),
@@ -96,9 +99,9 @@ impl World {
             }));
         }
         if let Some(manners) = self.config.third {
-            let rng = Mutex::new(self.rng.fork());
+            let (rng, calm) = (Mutex::new(self.rng.fork()), self.calm.clone());
             self.run("third".to_owned(), Who::Driver, Box::new(move |store, _, _| {
-                ThirdParty::new(store, manners, rng.lock().unwrap().fork())
+                ThirdParty::new(store, manners, calm.clone(), rng.lock().unwrap().fork())
             }));
         }
         for n in 0..self.config.ranges {
@@ -389,7 +392,8 @@ impl World {
                 self.processes[n].feeds()[f].stalled_until = until;
             }
             Trouble::Jump => {
-                let skew = *self.rng.pick(&[-100_000, -3600, -1, 0, 1, 3600, 100_000]);
+                // Farther than a cool-down is allowed to take, or the world would wait for it.
+                let skew = *self.rng.pick(&[-1800, -60, -1, 0, 1, 60, 1800]);
                 self.processes[n].clock().jump(skew);
             }
             Trouble::Bookmark => self.ledger.bookmark_all(),
@@ -408,6 +412,7 @@ impl World {
     fn calm(&mut self) {
         self.say("-- the faults stop".to_owned());
         self.old.clear();
+        self.calm.store(true, Ordering::Relaxed);
         if !self.config.drivers_survive {
             // Dead processes are the last ones that stand still for ever.
             for n in 0..self.processes.len() {
@@ -508,6 +513,11 @@ impl World {
         Ok(())
     }
 
+    /// Which situations were reached.
+    pub fn probes(&self) -> Probes {
+        self.ledger.oracle().probes.clone()
+    }
+
     /// The ledger as it is, for people.
     pub fn show(&self) -> String {
         let oracle = self.ledger.oracle();
@@ -536,5 +546,3 @@ fn has_free(
     third_party::listed(class).iter().any(|ip| ip.family() == family && !taken(ip))
 }
 
-#[allow(unused)]
-fn unused(_: Key) {}

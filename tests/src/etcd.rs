@@ -98,17 +98,29 @@ impl Etcd {
         self.stop();
         let restored = self.folder.path().join("restored");
         let output = Command::new(self.programs.join("etcdutl"))
-            .args(["snapshot", "restore", "--skip-hash-check", "--mark-compacted"])
+            .args([
+                "snapshot",
+                "restore",
+                "--skip-hash-check",
+                "--mark-compacted",
+            ])
             .arg(format!("--bump-revision={by}"))
             .arg(format!("--name={}", name(self.number)))
             .arg(format!("--initial-cluster={}", self.cluster))
-            .arg(format!("--initial-advertise-peer-urls={}", url(self.peer_port)))
+            .arg(format!(
+                "--initial-advertise-peer-urls={}",
+                url(self.peer_port)
+            ))
             .arg("--data-dir")
             .arg(&restored)
             .arg(self.data.join("member/snap/db"))
             .output()
             .expect("etcdutl starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         std::fs::remove_dir_all(&self.data).expect("the old data can be removed");
         std::fs::rename(&restored, &self.data).expect("the restored data can be moved");
         self.start_again();
@@ -131,7 +143,11 @@ impl Etcd {
         }
         arguments.extend(self.options.arguments.iter().cloned());
         let log = self.folder.path().join("log");
-        self.process = Some(Process::start(&self.programs.join("etcd"), &arguments, &log));
+        self.process = Some(Process::start(
+            &self.programs.join("etcd"),
+            &arguments,
+            &log,
+        ));
     }
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
@@ -166,7 +182,9 @@ pub fn cluster(members: usize, options: &EtcdOptions) -> Option<Vec<Etcd>> {
                 }
             })
             .collect();
-        let peers = all.iter().map(|m| format!("{}={}", name(m.number), url(m.peer_port)));
+        let peers = all
+            .iter()
+            .map(|m| format!("{}={}", name(m.number), url(m.peer_port)));
         let peers = peers.collect::<Vec<_>>().join(",");
         for member in &mut all {
             member.cluster.clone_from(&peers);
@@ -189,7 +207,9 @@ pub async fn leader(members: &[Etcd]) -> usize {
         for (place, member) in members.iter().enumerate() {
             let status = async { client(&member.endpoint()).await?.status().await };
             if let Ok(Ok(status)) = tokio::time::timeout(Duration::from_secs(1), status).await {
-                let own = status.header().map_or(0, etcd_client::ResponseHeader::member_id);
+                let own = status
+                    .header()
+                    .map_or(0, etcd_client::ResponseHeader::member_id);
                 if status.leader() != 0 && status.leader() == own {
                     return place;
                 }
@@ -217,7 +237,9 @@ pub async fn compact(endpoint: &str, revision: u64) {
     let revision = i64::try_from(revision).expect("a revision");
     // etcd refuses the future, where our contract takes it for "now".
     let now = client.get("/", None).await.expect("etcd answers");
-    let now = now.header().map_or(0, etcd_client::ResponseHeader::revision);
+    let now = now
+        .header()
+        .map_or(0, etcd_client::ResponseHeader::revision);
     match client.compact(revision.min(now), None).await {
         Err(Error::GRpcStatus(status)) if status.message().contains("has been compacted") => {}
         other => drop(other.expect("etcd compacts")),

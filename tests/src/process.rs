@@ -56,9 +56,20 @@ impl Process {
             .expect("sh starts");
         let mut line = String::new();
         let output = keeper.stdout.take().expect("its output");
-        BufReader::new(output).read_line(&mut line).expect("the number of the server");
-        let server = line.trim().parse().ok().and_then(Pid::from_raw).expect("a process number");
-        Process { keeper, server, log: log.to_owned() }
+        BufReader::new(output)
+            .read_line(&mut line)
+            .expect("the number of the server");
+        let server = line
+            .trim()
+            .parse()
+            .ok()
+            .and_then(Pid::from_raw)
+            .expect("a process number");
+        Process {
+            keeper,
+            server,
+            log: log.to_owned(),
+        }
     }
 
     /// Whether it still runs.
@@ -81,7 +92,11 @@ impl Process {
         let _ = kill_process(self.server, Signal::TERM);
         let end = Instant::now() + PATIENCE;
         while self.is_running() {
-            assert!(Instant::now() < end, "the server does not stop:\n{}", self.said());
+            assert!(
+                Instant::now() < end,
+                "the server does not stop:\n{}",
+                self.said()
+            );
             std::thread::sleep(PAUSE);
         }
     }
@@ -105,7 +120,11 @@ impl Process {
             if !self.is_running() {
                 return Err(self.said());
             }
-            assert!(Instant::now() < end, "the server does not get ready:\n{}", self.said());
+            assert!(
+                Instant::now() < end,
+                "the server does not get ready:\n{}",
+                self.said()
+            );
             std::thread::sleep(PAUSE);
         }
         Ok(())
@@ -188,7 +207,8 @@ mod tests {
     fn a_server_that_ends_by_itself_is_noticed_with_what_it_said() {
         let folder = tempfile::tempdir().unwrap();
         let arguments = ["-c".to_owned(), "echo no such thing; exit 1".to_owned()];
-        let mut process = Process::start(Path::new("/bin/sh"), &arguments, &folder.path().join("log"));
+        let mut process =
+            Process::start(Path::new("/bin/sh"), &arguments, &folder.path().join("log"));
         let said = process.wait_until(|| false).unwrap_err();
         assert_eq!(said, "no such thing");
     }

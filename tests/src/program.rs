@@ -18,9 +18,16 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// It was not built.
 pub fn binary() -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
-    let folder = test.parent().and_then(Path::parent).expect("the target folder");
+    let folder = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("the target folder");
     let path = folder.join("ipledger");
-    assert!(path.exists(), "{} is missing: cargo build --package ipledger", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: cargo build --package ipledger",
+        path.display()
+    );
     path
 }
 
@@ -45,8 +52,14 @@ impl Server {
         let port = free_port();
         let mut command = Command::new(binary());
         command.arg("serve").arg("--db").arg(db);
-        command.arg("--listen").arg(format!("127.0.0.1:{port}")).args(args);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .arg("--listen")
+            .arg(format!("127.0.0.1:{port}"))
+            .args(args);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
         let printed = Arc::new(Mutex::new(String::new()));
         let streams: [Option<Box<dyn Read + Send>>; 2] = [
@@ -72,14 +85,19 @@ impl Server {
             if let Some(status) = server.child.try_wait().expect("the state of the server") {
                 panic!("the server ended with {status}: {}", server.printed());
             }
-            server.ask("GET", "/readyz", None).is_ok_and(|(code, _)| code == 200)
+            server
+                .ask("GET", "/readyz", None)
+                .is_ok_and(|(code, _)| code == 200)
         });
         server
     }
 
     /// What the server has printed so far, on both streams.
     pub fn printed(&self) -> String {
-        self.printed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.printed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Its process id.
@@ -110,7 +128,12 @@ impl Server {
     ///
     /// # Errors
     /// The connection broke.
-    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), String> {
+    pub fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value), String> {
         let address = self.url.strip_prefix("http://").unwrap_or(&self.url);
         crate::http::ask(address, method, path, body)
     }
@@ -193,8 +216,14 @@ pub fn api(path: &str) -> String {
 /// Runs the command line; a command that does not end is killed, and its exit code is missing.
 pub fn cli(url: &str, args: &[&str]) -> Output {
     let mut command = Command::new(binary());
-    command.args(args).env("IPLEDGER_SERVER", url).stdin(Stdio::null());
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    command
+        .args(args)
+        .env("IPLEDGER_SERVER", url)
+        .stdin(Stdio::null());
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
     let child = child.expect("the command line runs");
     let pid = child.id();
     let (ended, end) = std::sync::mpsc::channel();
@@ -203,16 +232,23 @@ pub fn cli(url: &str, args: &[&str]) -> Output {
             signal(pid, "KILL");
         }
     });
-    let output = child.wait_with_output().expect("the output of the command line");
+    let output = child
+        .wait_with_output()
+        .expect("the output of the command line");
     // The killer may have come first.
     let _ = ended.send(());
-    killer.join().expect("the killer of a command that does not end");
+    killer
+        .join()
+        .expect("the killer of a command that does not end");
     output
 }
 
 /// Sends a signal to a process that this test started.
 pub fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
+    let status = Command::new("kill")
+        .arg(format!("-{name}"))
+        .arg(pid.to_string())
+        .status();
     assert!(status.expect("kill runs").success());
 }
 
@@ -220,7 +256,10 @@ pub fn signal(pid: u32, name: &str) {
 pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "after {PATIENCE:?} still not: {what}");
+        assert!(
+            start.elapsed() < PATIENCE,
+            "after {PATIENCE:?} still not: {what}"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -16,6 +16,9 @@ pub fn folder(tool: &str) -> Option<PathBuf> {
         return Some(PathBuf::from(text.trim()));
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(3) && std::env::var_os("CI").is_none(), "{said}");
+    assert!(
+        output.status.code() == Some(3) && std::env::var_os("CI").is_none(),
+        "{said}"
+    );
     None
 }

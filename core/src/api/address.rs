@@ -184,7 +184,9 @@ impl IPAddress {
 
     /// Whether it is announced for a workload.
     pub fn is_associated(&self) -> bool {
-        self.status.as_ref().is_some_and(|s| s.associated_to.is_some())
+        self.status
+            .as_ref()
+            .is_some_and(|s| s.associated_to.is_some())
     }
 
     /// Whether an admin keeps it for the claim that it names (R4, R13).

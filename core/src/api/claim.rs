@@ -161,7 +161,9 @@ impl IPAddressClaim {
 
     /// What a driver says about the claim, if the annotation can be read.
     pub fn provisioning_status(&self) -> Option<ProvisioningStatus> {
-        let text = self.metadata.annotation(super::names::PROVISIONING_STATUS)?;
+        let text = self
+            .metadata
+            .annotation(super::names::PROVISIONING_STATUS)?;
         serde_json::from_str(text).ok()
     }
 }

@@ -134,7 +134,10 @@ mod tests {
         set_condition(&mut all, "Bound", Verdict::no("A", "a"), 1, t1);
         set_condition(&mut all, "Bound", Verdict::no("B", "b"), 2, t2);
         assert_eq!(all[0].last_transition_time, Some(t1));
-        assert_eq!((all[0].reason.as_str(), all[0].observed_generation), ("B", Some(2)));
+        assert_eq!(
+            (all[0].reason.as_str(), all[0].observed_generation),
+            ("B", Some(2))
+        );
         set_condition(&mut all, "Bound", Verdict::yes("C", "c"), 2, t2);
         assert_eq!(all[0].last_transition_time, Some(t2));
     }

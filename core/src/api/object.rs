@@ -61,12 +61,20 @@ impl Object {
                 "object",
                 format!(
                     "kind `{kind}` of `{api_version}` is not kept here; known kinds are {}",
-                    Kind::ALL.map(|k| format!("{} ({})", k.name(), k.api_version())).join(", ")
+                    Kind::ALL
+                        .map(|k| format!("{} ({})", k.name(), k.api_version()))
+                        .join(", ")
                 ),
             ));
         };
-        let metadata = fields.remove("metadata").unwrap_or(Value::Object(Map::new()));
-        let name = metadata.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
+        let metadata = fields
+            .remove("metadata")
+            .unwrap_or(Value::Object(Map::new()));
+        let name = metadata
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or("")
+            .to_owned();
         let metadata = ObjectMeta::deserialize(metadata)
             .map_err(|e| fail(&format!("{kind} {name}"), format!("metadata: {e}")))?;
         Ok(Object {
@@ -183,9 +191,15 @@ impl<S: ResourceSpec> Resource<S> {
             reason: e.to_string(),
         };
         let mut fields = self.extra.clone();
-        fields.insert("spec".to_owned(), serde_json::to_value(&self.spec).map_err(fail)?);
+        fields.insert(
+            "spec".to_owned(),
+            serde_json::to_value(&self.spec).map_err(fail)?,
+        );
         if let Some(status) = &self.status {
-            fields.insert("status".to_owned(), serde_json::to_value(status).map_err(fail)?);
+            fields.insert(
+                "status".to_owned(),
+                serde_json::to_value(status).map_err(fail)?,
+            );
         }
         Ok(Object {
             kind: S::KIND,

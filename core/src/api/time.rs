@@ -73,7 +73,10 @@ mod tests {
     #[test]
     fn a_time_is_written_in_whole_seconds_and_read_back() {
         let t: Timestamp = serde_json::from_str("\"2026-11-30T17:06:41.9Z\"").unwrap();
-        assert_eq!(serde_json::to_string(&t).unwrap(), "\"2026-11-30T17:06:41Z\"");
+        assert_eq!(
+            serde_json::to_string(&t).unwrap(),
+            "\"2026-11-30T17:06:41Z\""
+        );
     }
 
     #[test]

@@ -126,12 +126,7 @@ fn bound(view: &AddressView, address: &IPAddress, claim: &IPAddressClaim, valid:
 }
 
 /// Named for a claim without its uid: reserved until that claim completes it (R4).
-fn pre_bound(
-    view: &AddressView,
-    address: &IPAddress,
-    claim_ref: &ClaimRef,
-    valid: bool,
-) -> Step {
+fn pre_bound(view: &AddressView, address: &IPAddress, claim_ref: &ClaimRef, valid: bool) -> Step {
     let waits_for_ever = view.claim.object.is_some()
         || address.spec.reclaim_policy == ReclaimPolicy::Retain
         || address.is_reserved()
@@ -152,7 +147,13 @@ fn pre_bound(
     );
     let generation = address.metadata.generation;
     let step = status(view, address, valid, AddressPhase::Pending, |status| {
-        set_condition(&mut status.conditions, condition::BOUND, verdict, generation, view.now);
+        set_condition(
+            &mut status.conditions,
+            condition::BOUND,
+            verdict,
+            generation,
+            view.now,
+        );
         remove_condition(&mut status.conditions, condition::RECLAIMED);
     });
     match step {
@@ -217,13 +218,25 @@ pub(super) fn release(address: &IPAddress, now: Timestamp) -> Option<Write> {
     let status = released.status.get_or_insert_default();
     if status.phase.is_some_and(AddressPhase::is_sticky) || !is_valid(address) {
         let verdict = Verdict::yes(reason::CLAIM_GONE, message.clone());
-        set_condition(&mut status.conditions, condition::RECLAIMED, verdict, generation, now);
+        set_condition(
+            &mut status.conditions,
+            condition::RECLAIMED,
+            verdict,
+            generation,
+            now,
+        );
     } else {
         status.phase = Some(AddressPhase::Released);
         remove_condition(&mut status.conditions, condition::RECLAIMED);
     }
     let verdict = Verdict::no(reason::CLAIM_GONE, message);
-    set_condition(&mut status.conditions, condition::BOUND, verdict, generation, now);
+    set_condition(
+        &mut status.conditions,
+        condition::BOUND,
+        verdict,
+        generation,
+        now,
+    );
     Some(Write::address_status(released))
 }
 
@@ -247,7 +260,13 @@ fn status(
         remove_condition(&mut status.conditions, condition::VALID);
     } else {
         let verdict = invalid(address);
-        set_condition(&mut status.conditions, condition::VALID, verdict, generation, view.now);
+        set_condition(
+            &mut status.conditions,
+            condition::VALID,
+            verdict,
+            generation,
+            view.now,
+        );
     }
     let writes = if desired.status == address.status {
         Vec::new()

@@ -42,7 +42,9 @@ impl Assignment {
 
     /// Whether every family has its address.
     pub(super) fn is_complete(&self) -> bool {
-        self.slots.iter().all(|(_, slot)| matches!(slot, Slot::Held(_)))
+        self.slots
+            .iter()
+            .all(|(_, slot)| matches!(slot, Slot::Held(_)))
     }
 
     /// The families without one.
@@ -62,7 +64,10 @@ pub(super) fn is_decided(claim: &IPAddressClaim) -> bool {
 
 /// The addresses that the claim's status names: first those held, then those lost.
 pub(super) fn reported(claim: &IPAddressClaim) -> impl Iterator<Item = &ClaimedAddress> {
-    claim.status.iter().flat_map(|s| s.addresses.iter().chain(&s.lost_addresses))
+    claim
+        .status
+        .iter()
+        .flat_map(|s| s.addresses.iter().chain(&s.lost_addresses))
 }
 
 /// The address that the claim's status names for this family.
@@ -89,14 +94,13 @@ pub(super) fn assign(view: &ClaimView, claim: &IPAddressClaim) -> Result<Assignm
 
 /// The status decides: the address that it names counts, and no other (R5, R6c), unless that one
 /// is gone or lost and an admin lets a parked one serve (R7).
-fn decided(
-    view: &ClaimView,
-    claim: &IPAddressClaim,
-    wanted: Family,
-) -> Result<Slot, Vec<Need>> {
+fn decided(view: &ClaimView, claim: &IPAddressClaim, wanted: Family) -> Result<Slot, Vec<Need>> {
     let uid = claim.metadata.uid.as_str();
-    let of_family =
-        || view.addresses.iter().filter(|a| is_valid(a) && family(a) == Some(wanted));
+    let of_family = || {
+        view.addresses
+            .iter()
+            .filter(|a| is_valid(a) && family(a) == Some(wanted))
+    };
     let Some(entry) = reported_for(claim, wanted) else {
         // The status was wiped in part: what is bound counts again.
         let bound = of_family().filter(|a| holder_uid(a) == uid && serves(a, uid));
@@ -158,8 +162,11 @@ fn undecided(
             claim.spec.address_name.is_empty() || claim.spec.address_name == a.metadata.name
         })
         .collect();
-    let bound: Vec<&Arc<IPAddress>> =
-        fit.iter().copied().filter(|a| holder_uid(a) == uid).collect();
+    let bound: Vec<&Arc<IPAddress>> = fit
+        .iter()
+        .copied()
+        .filter(|a| holder_uid(a) == uid)
+        .collect();
     let named = reported_for(claim, wanted)
         .and_then(|entry| bound.iter().find(|a| a.metadata.name == entry.name));
     let several = wiped && bound.len() > 1;
@@ -167,7 +174,10 @@ fn undecided(
         .copied()
         .or_else(|| bound.iter().copied().min_by_key(|a| preference(a)))
         .or_else(|| fit.first().copied());
-    Ok((choice.map_or(Slot::Missing, |a| Slot::Held(a.clone())), several))
+    Ok((
+        choice.map_or(Slot::Missing, |a| Slot::Held(a.clone())),
+        several,
+    ))
 }
 
 /// Whether an address may newly count for the claim of this uid (R5, last sentence).

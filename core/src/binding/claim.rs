@@ -125,7 +125,7 @@ fn obstacle(
             reason::INVALID_SPEC,
             "spec.addressName names one address and spec.family Dual asks for two; drop one of \
              them"
-            .to_owned(),
+                .to_owned(),
         ));
     }
     let Some(address) = view.named.get(name).and_then(|s| s.object.as_deref()) else {
@@ -140,8 +140,11 @@ fn obstacle(
     {
         return Some((
             reason::ADDRESS_FAMILY_MISMATCH,
-            format!("address {name} is {} and spec.family asks for {}", ip.family(),
-                claim.spec.family.as_str()),
+            format!(
+                "address {name} is {} and spec.family asks for {}",
+                ip.family(),
+                claim.spec.family.as_str()
+            ),
         ));
     }
     let class = &claim.spec.class_name;
@@ -170,7 +173,10 @@ fn obstacle(
         } else {
             "another claim".to_owned()
         };
-        return Some((reason::ADDRESS_IN_USE, format!("address {name} is held by {by}")));
+        return Some((
+            reason::ADDRESS_IN_USE,
+            format!("address {name} is held by {by}"),
+        ));
     }
     if !is_matchable(address) {
         let phase = address.phase().map_or("not seen yet", AddressPhase::as_str);
@@ -191,9 +197,13 @@ fn matches(
     let mut found = Vec::new();
     for family in assignment.missing() {
         let candidate = if claim.spec.address_name.is_empty() {
-            view.class.class().and_then(|_| view.candidates.get(&family))
+            view.class
+                .class()
+                .and_then(|_| view.candidates.get(&family))
         } else {
-            view.named.get(&claim.spec.address_name).and_then(|s| s.object.as_ref())
+            view.named
+                .get(&claim.spec.address_name)
+                .and_then(|s| s.object.as_ref())
         };
         if let Some(address) = candidate.filter(|a| is_matchable(a)) {
             found.push((address.clone(), family));
@@ -215,7 +225,10 @@ fn write_address(
     let mut address = IPAddress::clone(&taken.now);
     if taken.matched {
         address.spec.claim_ref = Some(claim_ref(claim));
-        address.metadata.annotations.insert(names::BOUND_BY_CORE.to_owned(), uid.to_owned());
+        address
+            .metadata
+            .annotations
+            .insert(names::BOUND_BY_CORE.to_owned(), uid.to_owned());
     } else if holder_uid(&address).is_empty()
         && let Some(r) = &mut address.spec.claim_ref
     {
@@ -256,7 +269,10 @@ impl Stamp {
                 claim.metadata.annotations.remove(names::PROVISIONER);
             }
             Stamp::Write(driver) => {
-                claim.metadata.annotations.insert(names::PROVISIONER.to_owned(), driver.clone());
+                claim
+                    .metadata
+                    .annotations
+                    .insert(names::PROVISIONER.to_owned(), driver.clone());
             }
         }
     }
@@ -277,8 +293,12 @@ fn stamp(
     };
     match status::phase(claim, findings) {
         ClaimPhase::Bound if claim.stamp().is_some() => Ok(Stamp::Keep),
-        ClaimPhase::Bound => Ok(driver_of(view.class.class().filter(|_| findings.class_consulted)
-            .or(view.stamp_class.as_ref()))),
+        ClaimPhase::Bound => Ok(driver_of(
+            view.class
+                .class()
+                .filter(|_| findings.class_consulted)
+                .or(view.stamp_class.as_ref()),
+        )),
         ClaimPhase::Lost => Ok(Stamp::Remove),
         ClaimPhase::Pending if findings.obstacle.is_some() => Ok(Stamp::Remove),
         ClaimPhase::Pending if !claim.spec.address_name.is_empty() => Ok(Stamp::Remove),

@@ -49,7 +49,11 @@ pub fn resolve(claim: &IPAddressClaim, classes: &dyn ClassLookup) -> Resolution 
         (None, _) => Resolution::NoDefault,
         (Some(class), true) => Resolution::Class(class),
         (Some(last), false) => Resolution::ManyDefaults(
-            defaults.iter().chain([&last]).map(|c| c.metadata.name.clone()).collect(),
+            defaults
+                .iter()
+                .chain([&last])
+                .map(|c| c.metadata.name.clone())
+                .collect(),
         ),
     }
 }
@@ -71,7 +75,9 @@ impl Resolution {
             }
             Resolution::NotFound { name, .. } => (
                 reason::CLASS_NOT_FOUND,
-                format!("class {name} does not exist; create it, or name another in spec.className"),
+                format!(
+                    "class {name} does not exist; create it, or name another in spec.className"
+                ),
             ),
             Resolution::NoDefault => (
                 reason::NO_DEFAULT_CLASS,

@@ -10,7 +10,9 @@ use crate::net::Family;
 /// Whether name and address can be trusted (R1): only such an object is ever available, bound,
 /// completed or counted.
 pub fn is_valid(address: &IPAddress) -> bool {
-    address.ip().is_some_and(|ip| ip.object_name() == address.metadata.name)
+    address
+        .ip()
+        .is_some_and(|ip| ip.object_name() == address.metadata.name)
 }
 
 /// Whether an address is free to be matched with any claim of its class and family (§4 step 7).
@@ -29,7 +31,11 @@ pub(super) fn family(address: &IPAddress) -> Option<Family> {
 
 /// The uid in the claimRef; empty without one.
 pub(super) fn holder_uid(address: &IPAddress) -> &str {
-    address.spec.claim_ref.as_ref().map_or("", |r| r.uid.as_str())
+    address
+        .spec
+        .claim_ref
+        .as_ref()
+        .map_or("", |r| r.uid.as_str())
 }
 
 /// Whether the claimRef names this claim: with its uid, or without any (§4 step 3).
@@ -80,7 +86,9 @@ const UID_MARK: &str = " with uid ";
 pub(super) fn says_bound_to(address: &IPAddress, claim_uid: &str) -> bool {
     find_condition(address.conditions(), names::condition::BOUND).is_some_and(|c| {
         c.status == crate::api::ConditionStatus::True
-            && c.message.rsplit_once(UID_MARK).is_some_and(|(_, uid)| uid == claim_uid)
+            && c.message
+                .rsplit_once(UID_MARK)
+                .is_some_and(|(_, uid)| uid == claim_uid)
     })
 }
 
@@ -98,5 +106,11 @@ pub(super) fn mark_bound(address: &mut IPAddress, claim: &IPAddressClaim, now: T
             claim.metadata.namespace, claim.metadata.name, claim.metadata.uid
         ),
     );
-    set_condition(&mut status.conditions, names::condition::BOUND, verdict, generation, now);
+    set_condition(
+        &mut status.conditions,
+        names::condition::BOUND,
+        verdict,
+        generation,
+        now,
+    );
 }

@@ -5,9 +5,8 @@
 //! ledger safe, so that a crash after any write is only a delay. A plan over a settled object is
 //! empty.
 //!
-//! * [`claim`]: §4, all eight steps, and what to do with surplus addresses (R6, R7).
-//! * [`address`]: §5, all six steps.
-//! * [`reclaim`]: §6.
+//! The parts are [`claim`] (§4, all eight steps, and what to do with surplus addresses),
+//! [`address`] (§5, all six steps) and [`reclaim`] (§6).
 
 pub mod address;
 mod assign;

@@ -1,7 +1,7 @@
 //! The status of a claim, recomputed from scratch (§4 step 8, R12).
 
-use super::assign::{Assignment, Slot, is_decided};
 use super::ClaimView;
+use super::assign::{Assignment, Slot, is_decided};
 use crate::api::{
     ClaimFamily, ClaimPhase, ClaimedAddress, Condition, IPAddress, IPAddressClaim,
     IPAddressClaimStatus, Verdict, find_condition, names, remove_condition, set_condition,
@@ -43,10 +43,14 @@ pub(super) fn compute(
     status.addresses = held.iter().map(|a| entry(a)).collect();
     status.lost_addresses = Vec::new();
     if phase == ClaimPhase::Lost {
-        let lost = findings.assignment.slots.iter().filter_map(|(_, slot)| match slot {
-            Slot::Lost(entry) => Some(entry.clone()),
-            _ => None,
-        });
+        let lost = findings
+            .assignment
+            .slots
+            .iter()
+            .filter_map(|(_, slot)| match slot {
+                Slot::Lost(entry) => Some(entry.clone()),
+                _ => None,
+            });
         if prunes_additions(claim) {
             status.addresses.extend(lost);
             status.addresses.sort_by(|a, b| a.name.cmp(&b.name));
@@ -54,8 +58,12 @@ pub(super) fn compute(
             status.lost_addresses = lost.collect();
         }
     }
-    status.address_text =
-        status.addresses.iter().map(|e| e.address.as_str()).collect::<Vec<_>>().join(",");
+    status.address_text = status
+        .addresses
+        .iter()
+        .map(|e| e.address.as_str())
+        .collect::<Vec<_>>()
+        .join(",");
     if findings.class_consulted
         && let Some(class) = view.class.class()
     {
@@ -75,7 +83,9 @@ pub(super) fn compute(
 fn entry(address: &IPAddress) -> ClaimedAddress {
     ClaimedAddress {
         name: address.metadata.name.clone(),
-        address: address.ip().map_or_else(|| address.spec.address.clone(), |ip| ip.to_string()),
+        address: address
+            .ip()
+            .map_or_else(|| address.spec.address.clone(), |ip| ip.to_string()),
     }
 }
 

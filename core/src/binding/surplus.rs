@@ -2,9 +2,7 @@
 //! parked if a driver or admin did (R7).
 
 use super::assign::{Assignment, is_decided, reported, reported_for};
-use super::held::{
-    family, holder_uid, is_bound_by_core, is_let_serve, is_parked, is_valid,
-};
+use super::held::{family, holder_uid, is_bound_by_core, is_let_serve, is_parked, is_valid};
 use super::{ClaimView, Event, EventKind, Need, Plan, Write};
 use crate::api::{ClaimRef, IPAddress, IPAddressClaim, names};
 
@@ -23,7 +21,9 @@ pub(super) fn plan(
     }
     let uid = claim.metadata.uid.as_str();
     for address in &view.addresses {
-        let counts = assignment.held().any(|a| a.metadata.name == address.metadata.name);
+        let counts = assignment
+            .held()
+            .any(|a| a.metadata.name == address.metadata.name);
         if counts || !is_surplus(address, claim) {
             continue;
         }
@@ -34,7 +34,10 @@ pub(super) fn plan(
             plan.writes.push(undo(address));
         } else {
             let mut parked = IPAddress::clone(address);
-            parked.metadata.annotations.insert(names::PARKED_FOR.to_owned(), uid.to_owned());
+            parked
+                .metadata
+                .annotations
+                .insert(names::PARKED_FOR.to_owned(), uid.to_owned());
             plan.writes.push(Write::address(parked));
             plan.events.push(Event {
                 about: claim.key(),

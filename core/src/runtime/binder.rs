@@ -145,7 +145,11 @@ impl Binder {
                 Step::Need(more) => needs.extend(more),
             }
         }
-        if needs.is_empty() { Step::Do(all) } else { Step::Need(needs) }
+        if needs.is_empty() {
+            Step::Do(all)
+        } else {
+            Step::Need(needs)
+        }
     }
 
     fn step_address(&self, cache: &mut Cache, name: &str, facts: &Facts) -> Step {
@@ -162,7 +166,9 @@ impl Binder {
             match need {
                 Need::Barrier(kind) => {
                     let timeout = self.options.barrier_timeout;
-                    self.progress.barrier(&*self.store, kind, &*self.clock, timeout).await?;
+                    self.progress
+                        .barrier(&*self.store, kind, &*self.clock, timeout)
+                        .await?;
                     facts.barriers.insert(kind);
                 }
                 Need::Read(key) => match key.kind {
@@ -188,7 +194,11 @@ impl Binder {
         &self,
         key: &Key,
     ) -> Result<Option<Arc<Resource<S>>>, StoreError> {
-        Ok(self.store.find::<S>(key, ReadAt::Latest).await?.map(Arc::new))
+        Ok(self
+            .store
+            .find::<S>(key, ReadAt::Latest)
+            .await?
+            .map(Arc::new))
     }
 
     /// Carries a plan out, up to the first failure.
@@ -277,10 +287,13 @@ impl Reconciler for Binder {
             let outcome = self.execute(&plan).await;
             let mut cache = self.cache();
             for name in &picks {
-                pass.wake.extend(cache.settle_pick(name, outcome.addresses.get(name).copied()));
+                pass.wake
+                    .extend(cache.settle_pick(name, outcome.addresses.get(name).copied()));
             }
             if let Work::Claim(key) = work {
-                let took = picks.iter().any(|name| outcome.addresses.contains_key(name));
+                let took = picks
+                    .iter()
+                    .any(|name| outcome.addresses.contains_key(name));
                 pass.wake.extend(cache.passed(key, took));
             }
             pass.wrote = outcome.wrote;

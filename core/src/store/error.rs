@@ -39,7 +39,11 @@ impl std::fmt::Display for FieldError {
 }
 
 fn joined(errors: &[FieldError]) -> String {
-    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    errors
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// Why an operation of a store failed.

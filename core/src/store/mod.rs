@@ -96,7 +96,7 @@ pub trait Store: Send + Sync + 'static {
     /// the state at one revision.
     ///
     /// # Errors
-    /// `Expired` if the continue token is too old; `Invalid` if it was not made by this store;
+    /// `Expired` if the continue token is too old; `BadRequest` if it was not made by this store;
     /// `Unavailable`. Objects that cannot be read are named in the page and stall nothing.
     async fn list(&self, kind: Kind, options: &ListOptions) -> Result<ListPage, StoreError>;
 
@@ -124,8 +124,11 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// `NotFound`; `PreconditionFailed` if uid or revision are not as asked; `Unavailable`,
     /// `OutcomeUnknown`.
-    async fn delete(&self, key: &Key, preconditions: &Preconditions)
-    -> Result<Deletion, StoreError>;
+    async fn delete(
+        &self,
+        key: &Key,
+        preconditions: &Preconditions,
+    ) -> Result<Deletion, StoreError>;
 
     /// Follows a kind. See [`WatchEvent`] for the twelve rules of the stream.
     ///
@@ -176,7 +179,9 @@ pub trait StoreExt: Store {
             for object in &page.items {
                 match Resource::from_object(object) {
                     Ok(resource) => all.push(resource),
-                    Err(e) => tracing::error!(error = %e, "an object cannot be read; it is left out"),
+                    Err(e) => {
+                        tracing::error!(error = %e, "an object cannot be read; it is left out")
+                    }
                 }
             }
             match page.continue_token {
@@ -215,8 +220,7 @@ pub trait StoreExt: Store {
     {
         let mut tries = 0;
         loop {
-            let mut resource =
-                Resource::<S>::from_object(&self.get(key, ReadAt::Latest).await?)?;
+            let mut resource = Resource::<S>::from_object(&self.get(key, ReadAt::Latest).await?)?;
             if !change(&mut resource) {
                 return Ok(None);
             }

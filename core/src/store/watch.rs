@@ -29,7 +29,9 @@ impl FromStr for Revision {
         {
             return Ok(Revision(n));
         }
-        Err(format!("`{text}` is not a revision; pass on the resourceVersion as it was read"))
+        Err(format!(
+            "`{text}` is not a revision; pass on the resourceVersion as it was read"
+        ))
     }
 }
 

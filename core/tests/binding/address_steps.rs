@@ -67,7 +67,9 @@ async fn step_1_a_free_or_released_address_is_let_go_at_once() {
 async fn step_1_a_drivers_finalizer_is_the_drivers_business() {
     let mut w = World::new().await;
     w.address_with("192.0.2.1", "c", |a| {
-        a.metadata.finalizers.push("driver.example.com/teardown".to_owned());
+        a.metadata
+            .finalizers
+            .push("driver.example.com/teardown".to_owned());
     })
     .await;
     w.settle().await;
@@ -105,8 +107,10 @@ async fn step_4_the_core_neither_enters_nor_leaves_the_phases_of_drivers() {
         let mut w = World::new().await;
         w.address("192.0.2.1", "c").await;
         w.settle().await;
-        w.edit_address_status("192.0.2.1", |a| a.status.get_or_insert_default().phase = Some(phase))
-            .await;
+        w.edit_address_status("192.0.2.1", |a| {
+            a.status.get_or_insert_default().phase = Some(phase)
+        })
+        .await;
         w.settle_and_stay_quiet().await;
         w.assert_phase("192.0.2.1", phase).await;
         w.edit_address_status("192.0.2.1", |a| {
@@ -130,7 +134,8 @@ async fn step_5_clearing_the_claim_ref_of_a_released_address_recycles_it() {
     w.claim_with("b", of_class("c")).await;
     w.settle_and_stay_quiet().await;
     w.assert_pending("b", "WaitingForProvisioning").await;
-    w.edit_address("192.0.2.1", |a| a.spec.claim_ref = None).await;
+    w.edit_address("192.0.2.1", |a| a.spec.claim_ref = None)
+        .await;
     w.settle_and_stay_quiet().await;
     w.assert_bound("b", &["192.0.2.1"]).await;
 }
@@ -161,7 +166,10 @@ async fn step_6_nothing_is_reclaimed_while_the_claims_are_only_not_seen_yet() {
     w.settle().await;
     // A core that sees the addresses long before the claims.
     w.restart().await;
-    let next = w.core.pass_over(Work::Address("ip-192-0-2-1".to_owned())).await;
+    let next = w
+        .core
+        .pass_over(Work::Address("ip-192-0-2-1".to_owned()))
+        .await;
     assert_eq!(next, Some(Next::Wait));
     w.settle_and_stay_quiet().await;
     w.assert_bound("a", &["192.0.2.1"]).await;
@@ -190,7 +198,12 @@ async fn step_6_the_successor_of_a_claim_is_untouched_by_what_the_first_one_left
         uid: Some("uid-of-the-first".to_owned()),
         revision: None,
     };
-    assert!(w.store.delete(&Key::address("ip-192-0-2-1"), &late).await.is_err());
+    assert!(
+        w.store
+            .delete(&Key::address("ip-192-0-2-1"), &late)
+            .await
+            .is_err()
+    );
     w.settle_and_stay_quiet().await;
     w.assert_bound("a", &["192.0.2.1"]).await;
 }

@@ -18,15 +18,20 @@ async fn step_2_every_claim_carries_the_protection_finalizer() {
     let mut w = World::new().await;
     w.claim("a").await;
     w.settle().await;
-    assert_eq!(w.get_claim("a").await.metadata.finalizers, [names::CLAIM_PROTECTION]);
+    assert_eq!(
+        w.get_claim("a").await.metadata.finalizers,
+        [names::CLAIM_PROTECTION]
+    );
 }
 
 #[tokio::test]
 async fn step_3_an_address_of_an_earlier_claim_of_that_name_is_not_adopted() {
     let mut w = World::new().await;
     w.class("c").await;
-    w.address_with("192.0.2.1", "c", |a| a.spec.claim_ref = names_claim("a", "an-earlier-uid"))
-        .await;
+    w.address_with("192.0.2.1", "c", |a| {
+        a.spec.claim_ref = names_claim("a", "an-earlier-uid")
+    })
+    .await;
     w.claim_with("a", of_class("c")).await;
     w.settle_and_stay_quiet().await;
     w.assert_pending("a", "WaitingForProvisioning").await;
@@ -39,17 +44,27 @@ async fn step_4_the_uid_of_a_pre_binding_is_completed() {
     w.class("c").await;
     w.claim_with("a", of_class("c")).await;
     w.settle().await;
-    w.address_with("192.0.2.1", "c", |a| a.spec.claim_ref = names_claim("a", "")).await;
+    w.address_with("192.0.2.1", "c", |a| {
+        a.spec.claim_ref = names_claim("a", "")
+    })
+    .await;
     w.settle_and_stay_quiet().await;
     w.assert_bound("a", &["192.0.2.1"]).await;
     let address = w.get_address("192.0.2.1").await;
-    assert_eq!(address.metadata.annotation(names::BOUND_BY_CORE), None, "the core did not bind it");
+    assert_eq!(
+        address.metadata.annotation(names::BOUND_BY_CORE),
+        None,
+        "the core did not bind it"
+    );
 }
 
 #[tokio::test]
 async fn step_5_a_claim_that_has_all_it_asks_for_needs_no_class() {
     let mut w = World::new().await;
-    w.address_with("192.0.2.1", "gone", |a| a.spec.claim_ref = names_claim("a", "")).await;
+    w.address_with("192.0.2.1", "gone", |a| {
+        a.spec.claim_ref = names_claim("a", "")
+    })
+    .await;
     w.claim_with("a", of_class("gone")).await;
     w.settle_and_stay_quiet().await;
     w.assert_bound("a", &["192.0.2.1"]).await;
@@ -64,10 +79,14 @@ async fn step_6_the_class_in_the_spec_wins_over_the_sticky_one() {
     w.settle().await;
     assert_eq!(w.get_claim("a").await.stamp(), Some("first.example.com"));
     w.class("second").await;
-    w.edit_claim("a", |c| c.spec.class_name = "second".to_owned()).await;
+    w.edit_claim("a", |c| c.spec.class_name = "second".to_owned())
+        .await;
     w.settle_and_stay_quiet().await;
     let claim = w.get_claim("a").await;
-    assert_eq!((claim.resolved_class(), claim.stamp()), ("second", Some("second.example.com")));
+    assert_eq!(
+        (claim.resolved_class(), claim.stamp()),
+        ("second", Some("second.example.com"))
+    );
 }
 
 #[tokio::test]
@@ -77,10 +96,14 @@ async fn step_6_a_resolved_claim_does_not_follow_the_default() {
     w.claim("a").await;
     w.settle().await;
     w.default_class("second").await;
-    w.edit_class("first", |c| c.metadata.annotations.clear()).await;
+    w.edit_class("first", |c| c.metadata.annotations.clear())
+        .await;
     w.settle_and_stay_quiet().await;
     let claim = w.get_claim("a").await;
-    assert_eq!((claim.resolved_class(), claim.stamp()), ("first", Some("first.example.com")));
+    assert_eq!(
+        (claim.resolved_class(), claim.stamp()),
+        ("first", Some("first.example.com"))
+    );
     w.claim("b").await;
     w.settle().await;
     assert_eq!(w.get_claim("b").await.resolved_class(), "second");
@@ -109,9 +132,14 @@ async fn step_6_two_defaults_are_refused_by_name_until_one_is_left() {
     let claim = w.get_claim("a").await;
     let resolved = find_condition(claim.conditions(), "ClassResolved").unwrap();
     assert_eq!(resolved.reason, "MultipleDefaultClasses");
-    assert!(resolved.message.contains("gold, silver"), "{}", resolved.message);
+    assert!(
+        resolved.message.contains("gold, silver"),
+        "{}",
+        resolved.message
+    );
     assert_eq!(claim.stamp(), None);
-    w.edit_class("silver", |c| c.metadata.annotations.clear()).await;
+    w.edit_class("silver", |c| c.metadata.annotations.clear())
+        .await;
     w.settle_and_stay_quiet().await;
     assert_eq!(w.get_claim("a").await.resolved_class(), "gold");
 }
@@ -120,14 +148,21 @@ async fn step_6_two_defaults_are_refused_by_name_until_one_is_left() {
 async fn step_6_a_class_that_is_not_there_is_named_and_the_rest_of_the_status_is_kept() {
     let mut w = World::new().await;
     w.claim_with("a", dual("c")).await;
-    w.address_with("192.0.2.1", "c", |a| a.spec.claim_ref = names_claim("a", "")).await;
+    w.address_with("192.0.2.1", "c", |a| {
+        a.spec.claim_ref = names_claim("a", "")
+    })
+    .await;
     w.settle_and_stay_quiet().await;
     w.assert_pending("a", "ClassNotFound").await;
     let claim = w.get_claim("a").await;
     assert_eq!(claim.status.as_ref().unwrap().address_text, "192.0.2.1");
     let resolved = find_condition(claim.conditions(), "ClassResolved").unwrap();
     assert_eq!(resolved.status, ConditionStatus::False);
-    assert!(resolved.message.contains("class c does not exist"), "{}", resolved.message);
+    assert!(
+        resolved.message.contains("class c does not exist"),
+        "{}",
+        resolved.message
+    );
 }
 
 #[tokio::test]
@@ -173,10 +208,17 @@ async fn step_8_a_bound_claim_whose_address_disappears_is_lost_and_heals_when_it
     w.force_delete_address("192.0.2.1").await;
     w.settle_and_stay_quiet().await;
     w.assert_lost("a").await;
-    w.address_with("192.0.2.1", "c", |a| a.spec.claim_ref = names_claim("a", "")).await;
+    w.address_with("192.0.2.1", "c", |a| {
+        a.spec.claim_ref = names_claim("a", "")
+    })
+    .await;
     w.settle_and_stay_quiet().await;
     w.assert_bound("a", &["192.0.2.1"]).await;
-    assert_eq!(w.get_claim("a").await.stamp(), Some("c.example.com"), "the stamp is back");
+    assert_eq!(
+        w.get_claim("a").await.stamp(),
+        Some("c.example.com"),
+        "the stamp is back"
+    );
 }
 
 #[tokio::test]

@@ -56,8 +56,16 @@ async fn assert_safe(w: &World) {
             }
             let address = w.get_address(&entry.address).await;
             let holder = address.spec.claim_ref.clone().unwrap_or_default();
-            assert_eq!(holder.uid, claim.metadata.uid, "{} is reported and held", entry.address);
-            assert!(!address.metadata.finalizers.is_empty(), "{} is protected", entry.address);
+            assert_eq!(
+                holder.uid, claim.metadata.uid,
+                "{} is reported and held",
+                entry.address
+            );
+            assert!(
+                !address.metadata.finalizers.is_empty(),
+                "{} is protected",
+                entry.address
+            );
         }
     }
 }

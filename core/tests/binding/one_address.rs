@@ -49,7 +49,9 @@ async fn an_extra_that_the_core_bound_is_undone_and_given_to_the_next() {
     // What a core with an old view leaves behind.
     w.address_with("192.0.2.2", "c", |a| {
         a.spec.claim_ref = names_claim("a", &uid);
-        a.metadata.annotations.insert(names::BOUND_BY_CORE.to_owned(), uid.clone());
+        a.metadata
+            .annotations
+            .insert(names::BOUND_BY_CORE.to_owned(), uid.clone());
     })
     .await;
     w.settle_and_stay_quiet().await;
@@ -75,13 +77,21 @@ async fn an_extra_is_left_alone_while_the_claim_is_only_bound_in_an_old_view() {
     w.edit_claim_status("a", |c| c.status = None).await;
     w.address_with("192.0.2.2", "c", |a| {
         a.spec.claim_ref = names_claim("a", &claim.metadata.uid);
-        a.metadata.annotations.insert(names::BOUND_BY_CORE.to_owned(), claim.metadata.uid.clone());
+        a.metadata
+            .annotations
+            .insert(names::BOUND_BY_CORE.to_owned(), claim.metadata.uid.clone());
     })
     .await;
     w.core.sync_only(&[Kind::IPAddress]);
     let before = w.core.writes();
     w.core.pass_over(claim_work()).await;
-    assert_eq!(w.core.log()[before..].iter().filter(|l| l.contains("ip-192-0-2-2 main")).count(), 0);
+    assert_eq!(
+        w.core.log()[before..]
+            .iter()
+            .filter(|l| l.contains("ip-192-0-2-2 main"))
+            .count(),
+        0
+    );
     w.settle_and_stay_quiet().await;
     w.assert_bound("a", &["192.0.2.1"]).await;
 }
@@ -127,7 +137,8 @@ async fn without_a_status_nothing_is_chosen_before_all_addresses_are_in_view() {
     w.edit_claim_status("a", |c| c.status = None).await;
     w.restart().await;
     // The new core sees the claim and the free address with the smaller name first.
-    w.core.sync_only(&[Kind::IPAddressClaim, Kind::IPAddressClass]);
+    w.core
+        .sync_only(&[Kind::IPAddressClaim, Kind::IPAddressClass]);
     w.core.pass_over(claim_work()).await;
     assert_eq!(w.core.writes(), 0);
     w.settle_and_stay_quiet().await;
@@ -169,7 +180,9 @@ async fn at_reclaim_an_extra_of_the_core_that_the_status_does_not_name_is_undone
     let uid = w.get_claim("a").await.metadata.uid;
     w.address_with("192.0.2.2", "c", |a| {
         a.spec.claim_ref = names_claim("a", &uid);
-        a.metadata.annotations.insert(names::BOUND_BY_CORE.to_owned(), uid.clone());
+        a.metadata
+            .annotations
+            .insert(names::BOUND_BY_CORE.to_owned(), uid.clone());
     })
     .await;
     w.delete_claim("a").await;

@@ -16,7 +16,10 @@ async fn retain_keeps_the_object_and_its_claim_ref_and_gives_it_to_nobody() {
     assert!(w.find_claim("a").await.is_none());
     w.assert_phase("192.0.2.1", AddressPhase::Released).await;
     let address = w.get_address("192.0.2.1").await;
-    assert_eq!(address.spec.claim_ref.as_ref().unwrap().uid, claim.metadata.uid);
+    assert_eq!(
+        address.spec.claim_ref.as_ref().unwrap().uid,
+        claim.metadata.uid
+    );
     // Not even to a claim of the same name.
     w.claim_with("a", of_class("c")).await;
     w.settle_and_stay_quiet().await;
@@ -29,14 +32,19 @@ async fn delete_removes_the_object_behind_the_drivers_finalizer() {
     w.class("c").await;
     w.address_with("192.0.2.1", "c", |a| {
         delete_policy(a);
-        a.metadata.finalizers.push("driver.example.com/teardown".to_owned());
+        a.metadata
+            .finalizers
+            .push("driver.example.com/teardown".to_owned());
     })
     .await;
     w.claim_with("a", of_class("c")).await;
     w.settle().await;
     w.delete_claim("a").await;
     w.settle_and_stay_quiet().await;
-    assert!(w.find_claim("a").await.is_none(), "the claim does not wait for the driver");
+    assert!(
+        w.find_claim("a").await.is_none(),
+        "the claim does not wait for the driver"
+    );
     let address = w.get_address("192.0.2.1").await;
     assert!(address.metadata.is_deleting());
     assert_eq!(address.metadata.finalizers, ["driver.example.com/teardown"]);
@@ -118,8 +126,14 @@ async fn binding_and_deleting_fifty_times_leaves_nothing_behind() {
 /// The claim is deleted before, while and after a driver creates its address.
 #[tokio::test]
 async fn no_address_dangles_however_the_deletion_falls_between_a_drivers_steps() {
-    for (moment, policy_delete) in [(0, true), (1, true), (2, true), (0, false), (1, false), (2, false)]
-    {
+    for (moment, policy_delete) in [
+        (0, true),
+        (1, true),
+        (2, true),
+        (0, false),
+        (1, false),
+        (2, false),
+    ] {
         let mut w = World::new().await;
         w.class("c").await;
         let claim = w.claim_with("a", of_class("c")).await;
@@ -146,7 +160,10 @@ async fn no_address_dangles_however_the_deletion_falls_between_a_drivers_steps()
         w.settle_and_stay_quiet().await;
         assert!(w.find_claim("a").await.is_none());
         if policy_delete {
-            assert!(w.find_address("192.0.2.1").await.is_none(), "moment {moment}");
+            assert!(
+                w.find_address("192.0.2.1").await.is_none(),
+                "moment {moment}"
+            );
         } else {
             w.assert_phase("192.0.2.1", AddressPhase::Released).await;
         }
@@ -155,7 +172,14 @@ async fn no_address_dangles_however_the_deletion_falls_between_a_drivers_steps()
 
 #[tokio::test]
 async fn class_claim_and_address_deleted_in_any_order_end_the_same() {
-    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
         let mut w = World::new().await;
         w.class("c").await;
         w.address_with("192.0.2.1", "c", delete_policy).await;

@@ -18,7 +18,8 @@ use crate::world::{
 async fn r1_an_object_under_another_name_is_never_bound_or_completed() {
     let mut w = World::new().await;
     w.class("c").await;
-    w.address_with("203.0.113.7", "c", |a| a.metadata.name = "my-ip".to_owned()).await;
+    w.address_with("203.0.113.7", "c", |a| a.metadata.name = "my-ip".to_owned())
+        .await;
     w.address_with("203.0.113.8", "c", |a| {
         a.metadata.name = "other-ip".to_owned();
         a.spec.claim_ref = names_claim("a", "");
@@ -83,7 +84,9 @@ async fn r2_an_address_marked_for_deletion_is_never_matched_and_never_completed(
     for (ip, claim) in [("192.0.2.1", None), ("192.0.2.2", names_claim("a", ""))] {
         w.address_with(ip, "c", |a| {
             a.spec.claim_ref = claim;
-            a.metadata.finalizers.push("driver.example.com/teardown".to_owned());
+            a.metadata
+                .finalizers
+                .push("driver.example.com/teardown".to_owned());
         })
         .await;
         w.delete_address(ip).await;
@@ -102,7 +105,8 @@ async fn r3_a_claim_is_called_lost_only_after_a_read_at_latest() {
     w.settle().await;
     // A fresh core that has been shown the claim and not yet the address.
     w.restart().await;
-    w.core.sync_only(&[Kind::IPAddressClass, Kind::IPAddressClaim]);
+    w.core
+        .sync_only(&[Kind::IPAddressClass, Kind::IPAddressClaim]);
     w.core.pass_over(Work::Claim(Key::claim("ns", "a"))).await;
     assert_eq!(w.core.store.reads.load(Ordering::Relaxed), 1);
     assert_eq!(w.core.writes(), 0);
@@ -110,7 +114,11 @@ async fn r3_a_claim_is_called_lost_only_after_a_read_at_latest() {
     w.core.sync();
     w.force_delete_address("192.0.2.1").await;
     w.core.pass_over(Work::Claim(Key::claim("ns", "a"))).await;
-    assert_eq!(w.core.writes(), 0, "nothing is published on what the cache happens to show");
+    assert_eq!(
+        w.core.writes(),
+        0,
+        "nothing is published on what the cache happens to show"
+    );
     w.settle_and_stay_quiet().await;
     w.assert_lost("a").await;
 }
@@ -119,7 +127,10 @@ async fn r3_a_claim_is_called_lost_only_after_a_read_at_latest() {
 async fn r4_a_pre_bound_address_waits_for_its_claim_and_is_matched_to_nobody_else() {
     let mut w = World::new().await;
     w.class("c").await;
-    w.address_with("192.0.2.1", "c", |a| a.spec.claim_ref = names_claim("a", "")).await;
+    w.address_with("192.0.2.1", "c", |a| {
+        a.spec.claim_ref = names_claim("a", "")
+    })
+    .await;
     w.claim_with("b", of_class("c")).await;
     w.clock.advance(1_000_000);
     w.settle_and_stay_quiet().await;
@@ -138,14 +149,18 @@ async fn r4_a_pre_bound_address_waits_for_its_claim_and_is_matched_to_nobody_els
 #[tokio::test]
 async fn r4_with_policy_delete_it_waits_ten_minutes_and_a_reserved_one_for_ever() {
     let mut w = World::new().await;
-    for (ip, claim, reserved) in
-        [("192.0.2.1", "late", false), ("192.0.2.2", "never", false), ("192.0.2.3", "kept", true)]
-    {
+    for (ip, claim, reserved) in [
+        ("192.0.2.1", "late", false),
+        ("192.0.2.2", "never", false),
+        ("192.0.2.3", "kept", true),
+    ] {
         w.address_with(ip, "c", |a| {
             delete_policy(a);
             a.spec.claim_ref = names_claim(claim, "");
             if reserved {
-                a.metadata.annotations.insert(names::RESERVED.to_owned(), "true".to_owned());
+                a.metadata
+                    .annotations
+                    .insert(names::RESERVED.to_owned(), "true".to_owned());
             }
         })
         .await;
@@ -170,10 +185,16 @@ async fn r4_a_pre_bound_address_gets_the_dying_uid_so_that_the_successor_does_no
     w.settle().await;
     w.delete_claim("a").await;
     // Pre-bound while the claim is already on its way out.
-    w.address_with("192.0.2.1", "c", |a| a.spec.claim_ref = names_claim("a", "")).await;
+    w.address_with("192.0.2.1", "c", |a| {
+        a.spec.claim_ref = names_claim("a", "")
+    })
+    .await;
     w.settle_and_stay_quiet().await;
     let address = w.get_address("192.0.2.1").await;
-    assert_eq!(address.spec.claim_ref.as_ref().unwrap().uid, claim.metadata.uid);
+    assert_eq!(
+        address.spec.claim_ref.as_ref().unwrap().uid,
+        claim.metadata.uid
+    );
     w.assert_phase("192.0.2.1", AddressPhase::Released).await;
     w.claim_with("a", of_class("c")).await;
     w.settle_and_stay_quiet().await;
@@ -185,7 +206,8 @@ async fn r4_of_several_pre_bound_the_smallest_name_is_completed() {
     let mut w = World::new().await;
     w.claim("a").await;
     for ip in ["192.0.2.2", "192.0.2.1", "192.0.2.3"] {
-        w.address_with(ip, "c", |a| a.spec.claim_ref = names_claim("a", "")).await;
+        w.address_with(ip, "c", |a| a.spec.claim_ref = names_claim("a", ""))
+            .await;
     }
     w.settle_and_stay_quiet().await;
     w.assert_bound("a", &["192.0.2.1"]).await;
@@ -245,13 +267,20 @@ async fn r9_a_named_address_is_taken_or_the_exact_reason_is_said() {
     w.claim_with("a", |c| name(c, "192.0.2.1")).await;
     w.settle_and_stay_quiet().await;
     w.assert_pending("a", "AddressNotFound").await;
-    assert_eq!(w.get_claim("a").await.stamp(), None, "no driver is to provision");
+    assert_eq!(
+        w.get_claim("a").await.stamp(),
+        None,
+        "no driver is to provision"
+    );
 
     w.address("192.0.2.1", "c").await;
     w.settle_and_stay_quiet().await;
     w.assert_bound("a", &["192.0.2.1"]).await;
     let claim = w.get_claim("a").await;
-    assert_eq!((claim.stamp(), claim.resolved_class()), (Some("c.example.com"), "c"));
+    assert_eq!(
+        (claim.stamp(), claim.resolved_class()),
+        (Some("c.example.com"), "c")
+    );
 
     w.claim_with("b", |c| name(c, "192.0.2.1")).await;
     w.settle_and_stay_quiet().await;
@@ -261,7 +290,8 @@ async fn r9_a_named_address_is_taken_or_the_exact_reason_is_said() {
     w.delete_claim("a").await;
     w.settle_and_stay_quiet().await;
     w.assert_pending("b", "AddressReleased").await;
-    w.edit_address("192.0.2.1", |a| a.spec.claim_ref = None).await;
+    w.edit_address("192.0.2.1", |a| a.spec.claim_ref = None)
+        .await;
     w.settle_and_stay_quiet().await;
     w.assert_bound("b", &["192.0.2.1"]).await;
 
@@ -300,7 +330,8 @@ async fn r9_nothing_of_another_namespace_shows_in_a_message() {
         a.spec.claim_ref = Some(secret);
     })
     .await;
-    w.claim_with("a", |c| c.spec.address_name = "ip-192-0-2-1".to_owned()).await;
+    w.claim_with("a", |c| c.spec.address_name = "ip-192-0-2-1".to_owned())
+        .await;
     w.settle_and_stay_quiet().await;
     w.assert_pending("a", "AddressInUse").await;
     assert!(!format!("{:?}", w.get_claim("a").await).contains("secret"));
@@ -312,10 +343,15 @@ async fn r9_while_pending_the_spec_can_be_edited_and_the_claim_follows() {
     w.class("c").await;
     w.claim_with("a", of_class("c")).await;
     w.settle().await;
-    w.edit_claim("a", |c| c.spec.address_name = "ip-192-0-2-1".to_owned()).await;
+    w.edit_claim("a", |c| c.spec.address_name = "ip-192-0-2-1".to_owned())
+        .await;
     w.settle_and_stay_quiet().await;
     w.assert_pending("a", "AddressNotFound").await;
-    assert_eq!(w.get_claim("a").await.stamp(), None, "the stamp goes with the first class");
+    assert_eq!(
+        w.get_claim("a").await.stamp(),
+        None,
+        "the stamp goes with the first class"
+    );
 }
 
 #[tokio::test]
@@ -346,7 +382,10 @@ async fn r10_a_claim_that_nothing_can_serve_is_stamped_at_once() {
     w.class("c").await;
     w.claim_with("a", of_class("c")).await;
     w.settle().await;
-    assert_eq!(w.core.log(), ["IPAddressClaim ns/a main", "IPAddressClaim ns/a status"]);
+    assert_eq!(
+        w.core.log(),
+        ["IPAddressClaim ns/a main", "IPAddressClaim ns/a status"]
+    );
 }
 
 #[tokio::test]
@@ -358,7 +397,8 @@ async fn r10_the_stamp_goes_when_the_class_of_a_waiting_claim_is_gone() {
     w.delete_class("c").await;
     w.settle_and_stay_quiet().await;
     assert_eq!(w.get_claim("a").await.stamp(), None);
-    w.class_with("c", |c| c.spec.provisioner = "new.example.com".to_owned()).await;
+    w.class_with("c", |c| c.spec.provisioner = "new.example.com".to_owned())
+        .await;
     w.settle_and_stay_quiet().await;
     assert_eq!(w.get_claim("a").await.stamp(), Some("new.example.com"));
 }
@@ -374,7 +414,8 @@ async fn r10_a_bound_claim_without_a_stamp_gets_it_and_one_with_a_stamp_keeps_it
     w.settle_and_stay_quiet().await;
     assert_eq!(w.get_claim("a").await.stamp(), Some("c.example.com"));
     w.delete_class("c").await;
-    w.class_with("c", |c| c.spec.provisioner = "new.example.com".to_owned()).await;
+    w.class_with("c", |c| c.spec.provisioner = "new.example.com".to_owned())
+        .await;
     w.settle_and_stay_quiet().await;
     assert_eq!(w.get_claim("a").await.stamp(), Some("c.example.com"));
 }
@@ -387,7 +428,9 @@ async fn r12_a_provisioned_bind_costs_the_core_five_writes() {
     w.settle().await;
     w.address_with("192.0.2.1", "c", |a| {
         a.spec.claim_ref = names_claim("a", &claim.metadata.uid);
-        a.metadata.finalizers.push("driver.example.com/teardown".to_owned());
+        a.metadata
+            .finalizers
+            .push("driver.example.com/teardown".to_owned());
     })
     .await;
     w.settle_and_stay_quiet().await;
@@ -422,7 +465,8 @@ async fn r12_wiped_status_of_everything_is_recomputed_and_every_claim_keeps_its_
         w.edit_claim_status(name, |c| c.status = None).await;
     }
     for n in 1..=4 {
-        w.edit_address_status(&format!("192.0.2.{n}"), |a| a.status = None).await;
+        w.edit_address_status(&format!("192.0.2.{n}"), |a| a.status = None)
+            .await;
     }
     w.restart().await;
     w.settle_and_stay_quiet().await;
@@ -456,7 +500,9 @@ async fn r13_clearing_only_the_uid_gives_the_same_ip_to_the_next_claim_of_that_n
     w.delete_claim("a").await;
     w.settle().await;
     w.edit_address("192.0.2.5", |a| {
-        a.metadata.annotations.insert(names::RESERVED.to_owned(), "true".to_owned());
+        a.metadata
+            .annotations
+            .insert(names::RESERVED.to_owned(), "true".to_owned());
         a.spec.claim_ref.as_mut().unwrap().uid.clear();
     })
     .await;
@@ -478,7 +524,9 @@ async fn r13_a_satisfied_claim_leaves_a_reserved_address_of_its_name_alone() {
     w.claim_with("a", of_class("c")).await;
     w.settle().await;
     w.address_with("192.0.2.9", "c", |a| {
-        a.metadata.annotations.insert(names::RESERVED.to_owned(), "true".to_owned());
+        a.metadata
+            .annotations
+            .insert(names::RESERVED.to_owned(), "true".to_owned());
         a.spec.claim_ref = names_claim("a", "");
     })
     .await;
@@ -487,7 +535,10 @@ async fn r13_a_satisfied_claim_leaves_a_reserved_address_of_its_name_alone() {
     assert_eq!(kept.metadata.annotation(names::PARKED_FOR), None);
     w.delete_claim("a").await;
     w.settle_and_stay_quiet().await;
-    assert_eq!(w.get_address("192.0.2.9").await.spec.claim_ref, names_claim("a", ""));
+    assert_eq!(
+        w.get_address("192.0.2.9").await.spec.claim_ref,
+        names_claim("a", "")
+    );
 }
 
 #[tokio::test]
@@ -499,19 +550,24 @@ async fn r14_what_the_stamped_driver_says_is_shown_and_what_another_says_is_not(
     let say = |driver: &str, reason: &str| {
         format!(r#"{{"provisioner":"{driver}","reason":"{reason}","class":"c","message":"full"}}"#)
     };
-    for (driver, shown) in
-        [("other.example.com", "WaitingForProvisioning"), ("c.example.com", "PoolExhausted")]
-    {
+    for (driver, shown) in [
+        ("other.example.com", "WaitingForProvisioning"),
+        ("c.example.com", "PoolExhausted"),
+    ] {
         let text = say(driver, "PoolExhausted");
         w.edit_claim("a", |c| {
-            c.metadata.annotations.insert(names::PROVISIONING_STATUS.to_owned(), text.clone());
+            c.metadata
+                .annotations
+                .insert(names::PROVISIONING_STATUS.to_owned(), text.clone());
         })
         .await;
         w.settle_and_stay_quiet().await;
         assert_eq!(bound_reason(&w.get_claim("a").await), shown);
     }
     w.edit_claim("a", |c| {
-        c.metadata.annotations.insert(names::PROVISIONING_STATUS.to_owned(), "{broken".to_owned());
+        c.metadata
+            .annotations
+            .insert(names::PROVISIONING_STATUS.to_owned(), "{broken".to_owned());
     })
     .await;
     w.settle_and_stay_quiet().await;
@@ -529,7 +585,11 @@ async fn r15_events_come_on_change_only_and_to_the_owner() {
     let events = w.core.events();
     let reasons: Vec<&str> = events.iter().map(|e| e.reason.as_str()).collect();
     assert_eq!(reasons, ["WaitingForProvisioning", "Bound"]);
-    assert!(events.iter().all(|e| e.about.name == "a" && e.kind == EventKind::Normal));
+    assert!(
+        events
+            .iter()
+            .all(|e| e.about.name == "a" && e.kind == EventKind::Normal)
+    );
 }
 
 #[tokio::test]

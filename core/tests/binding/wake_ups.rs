@@ -80,7 +80,10 @@ async fn an_impossible_claim_at_the_head_delays_no_other() {
     }
     w.settle_and_stay_quiet().await;
     for name in ["b", "d", "e"] {
-        assert_eq!(w.get_claim(name).await.phase().map(|p| p.as_str()), Some("Bound"));
+        assert_eq!(
+            w.get_claim(name).await.phase().map(|p| p.as_str()),
+            Some("Bound")
+        );
     }
     w.assert_pending("a", "WaitingForProvisioning").await;
 }
@@ -116,7 +119,10 @@ async fn what_a_driver_reports_in_a_class_wakes_no_claim() {
         c.status.get_or_insert_default().out_of_range = vec!["ip-192-0-2-1".to_owned()];
         true
     };
-    w.store.update_with(&Key::class("c"), Part::Status, report).await.unwrap();
+    w.store
+        .update_with(&Key::class("c"), Part::Status, report)
+        .await
+        .unwrap();
     w.settle().await;
     assert_eq!(w.core.passes, before);
 }

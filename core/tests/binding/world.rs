@@ -107,7 +107,10 @@ impl Store for Watched {
     async fn update(&self, mut object: Object, part: Part) -> Result<Object, StoreError> {
         let key = object.key();
         if self.prunes.load(Ordering::Relaxed)
-            && let Some(status) = object.fields.get_mut("status").and_then(|s| s.as_object_mut())
+            && let Some(status) = object
+                .fields
+                .get_mut("status")
+                .and_then(|s| s.as_object_mut())
         {
             status.remove("addressText");
             status.remove("lostAddresses");
@@ -120,7 +123,10 @@ impl Store for Watched {
         Watched::answer(&key, lost, self.inner.update(object, part).await)
     }
     async fn delete(&self, key: &Key, p: &Preconditions) -> Result<Deletion, StoreError> {
-        assert!(p.uid.is_some() && p.revision.is_some(), "a delete says which object it means");
+        assert!(
+            p.uid.is_some() && p.revision.is_some(),
+            "a delete says which object it means"
+        );
         let lost = self.admit(key, "delete")?;
         Watched::answer(key, lost, self.inner.delete(key, p).await)
     }
@@ -168,11 +174,19 @@ impl Core {
         });
         let (progress, heard) = (Progress::new(), Arc::new(Heard::default()));
         let options = BinderOptions::default();
-        let binder =
-            Binder::new(store.clone(), clock, progress.clone(), heard.clone(), options);
+        let binder = Binder::new(
+            store.clone(),
+            clock,
+            progress.clone(),
+            heard.clone(),
+            options,
+        );
         let mut watches = Vec::new();
         for kind in Kind::ALL {
-            let stream = inner.watch(kind, &WatchOptions::all(WatchFrom::Start)).await.unwrap();
+            let stream = inner
+                .watch(kind, &WatchOptions::all(WatchFrom::Start))
+                .await
+                .unwrap();
             watches.push((kind, stream));
         }
         Core {
@@ -230,7 +244,10 @@ impl Core {
                 return;
             }
         }
-        panic!("the core does not come to rest; still queued: {:?}", self.queue);
+        panic!(
+            "the core does not come to rest; still queued: {:?}",
+            self.queue
+        );
     }
 
     pub fn writes(&self) -> usize {
@@ -240,7 +257,10 @@ impl Core {
     /// The writes so far as text, one a line.
     pub fn log(&self) -> Vec<String> {
         let writes = self.store.writes.lock().unwrap();
-        writes.iter().map(|(key, what)| format!("{key} {what}")).collect()
+        writes
+            .iter()
+            .map(|(key, what)| format!("{key} {what}"))
+            .collect()
     }
 
     pub fn events(&self) -> Vec<Event> {
@@ -302,8 +322,16 @@ impl World {
             self.core.resync();
             self.settle().await;
         }
-        assert_eq!(self.core.log()[writes..], [] as [String; 0], "a settled ledger is not written");
-        assert_eq!(self.core.events().len(), events, "a settled ledger makes no event");
+        assert_eq!(
+            self.core.log()[writes..],
+            [] as [String; 0],
+            "a settled ledger is not written"
+        );
+        assert_eq!(
+            self.core.events().len(),
+            events,
+            "a settled ledger makes no event"
+        );
     }
 
     pub async fn class(&self, name: &str) -> IPAddressClass {
@@ -324,7 +352,9 @@ impl World {
 
     pub async fn default_class(&self, name: &str) -> IPAddressClass {
         self.class_with(name, |c| {
-            c.metadata.annotations.insert(names::DEFAULT_CLASS.to_owned(), "true".to_owned());
+            c.metadata
+                .annotations
+                .insert(names::DEFAULT_CLASS.to_owned(), "true".to_owned());
         })
         .await
     }
@@ -369,7 +399,10 @@ impl World {
     }
 
     pub async fn find_claim(&self, name: &str) -> Option<IPAddressClaim> {
-        self.store.find(&Key::claim("ns", name), ReadAt::Latest).await.unwrap()
+        self.store
+            .find(&Key::claim("ns", name), ReadAt::Latest)
+            .await
+            .unwrap()
     }
 
     pub async fn get_address(&self, ip: &str) -> IPAddress {
@@ -378,7 +411,10 @@ impl World {
 
     pub async fn find_address(&self, ip: &str) -> Option<IPAddress> {
         let name = Ip::parse(ip).map_or("odd".to_owned(), |ip| ip.object_name());
-        self.store.find(&Key::address(name), ReadAt::Latest).await.unwrap()
+        self.store
+            .find(&Key::address(name), ReadAt::Latest)
+            .await
+            .unwrap()
     }
 
     pub async fn edit_address(&self, ip: &str, edit: impl Fn(&mut IPAddress) + Send + Sync) {
@@ -387,7 +423,10 @@ impl World {
             edit(a);
             true
         };
-        self.store.update_with(&key, Part::Main, change).await.unwrap();
+        self.store
+            .update_with(&key, Part::Main, change)
+            .await
+            .unwrap();
     }
 
     /// As a driver or a careless hand writes the status.
@@ -397,7 +436,10 @@ impl World {
             edit(a);
             true
         };
-        self.store.update_with(&key, Part::Status, change).await.unwrap();
+        self.store
+            .update_with(&key, Part::Status, change)
+            .await
+            .unwrap();
     }
 
     pub async fn edit_claim(&self, name: &str, edit: impl Fn(&mut IPAddressClaim) + Send + Sync) {
@@ -405,7 +447,10 @@ impl World {
             edit(c);
             true
         };
-        self.store.update_with(&Key::claim("ns", name), Part::Main, change).await.unwrap();
+        self.store
+            .update_with(&Key::claim("ns", name), Part::Main, change)
+            .await
+            .unwrap();
     }
 
     pub async fn edit_claim_status(
@@ -417,7 +462,10 @@ impl World {
             edit(c);
             true
         };
-        self.store.update_with(&Key::claim("ns", name), Part::Status, change).await.unwrap();
+        self.store
+            .update_with(&Key::claim("ns", name), Part::Status, change)
+            .await
+            .unwrap();
     }
 
     pub async fn edit_class(&self, name: &str, edit: impl Fn(&mut IPAddressClass) + Send + Sync) {
@@ -425,32 +473,46 @@ impl World {
             edit(c);
             true
         };
-        self.store.update_with(&Key::class(name), Part::Main, change).await.unwrap();
+        self.store
+            .update_with(&Key::class(name), Part::Main, change)
+            .await
+            .unwrap();
     }
 
     pub async fn delete_claim(&self, name: &str) {
-        self.store.delete(&Key::claim("ns", name), &Preconditions::default()).await.unwrap();
+        self.store
+            .delete(&Key::claim("ns", name), &Preconditions::default())
+            .await
+            .unwrap();
     }
 
     pub async fn delete_address(&self, ip: &str) {
         let key = self.get_address(ip).await.key();
-        self.store.delete(&key, &Preconditions::default()).await.unwrap();
+        self.store
+            .delete(&key, &Preconditions::default())
+            .await
+            .unwrap();
     }
 
     pub async fn delete_class(&self, name: &str) {
-        self.store.delete(&Key::class(name), &Preconditions::default()).await.unwrap();
+        self.store
+            .delete(&Key::class(name), &Preconditions::default())
+            .await
+            .unwrap();
     }
 
     /// Takes an address object away although it carries finalizers.
     pub async fn force_delete_address(&mut self, ip: &str) {
         self.forced.insert(ip.to_owned());
-        self.edit_address(ip, |a| a.metadata.finalizers.clear()).await;
+        self.edit_address(ip, |a| a.metadata.finalizers.clear())
+            .await;
         self.delete_address(ip).await;
     }
 
     /// Takes a claim away although it carries finalizers.
     pub async fn force_delete_claim(&self, name: &str) {
-        self.edit_claim(name, |c| c.metadata.finalizers.clear()).await;
+        self.edit_claim(name, |c| c.metadata.finalizers.clear())
+            .await;
         self.delete_claim(name).await;
     }
 
@@ -459,23 +521,41 @@ impl World {
         let claim = self.get_claim(name).await;
         let status = claim.status.clone().unwrap_or_default();
         assert_eq!(claim.phase(), Some(ClaimPhase::Bound), "{status:#?}");
-        let shown: Vec<&str> = status.addresses.iter().map(|a| a.address.as_str()).collect();
+        let shown: Vec<&str> = status
+            .addresses
+            .iter()
+            .map(|a| a.address.as_str())
+            .collect();
         assert_eq!(shown, ips);
         assert_eq!(status.address_text, ips.join(","));
         let bound = find_condition(claim.conditions(), "Bound").unwrap();
-        assert_eq!((bound.status, bound.reason.as_str()), (ConditionStatus::True, "Bound"));
+        assert_eq!(
+            (bound.status, bound.reason.as_str()),
+            (ConditionStatus::True, "Bound")
+        );
         assert!(claim.metadata.has_finalizer(names::CLAIM_PROTECTION));
         for ip in ips {
             let address = self.get_address(ip).await;
-            assert_eq!(address.spec.claim_ref.as_ref().unwrap().uid, claim.metadata.uid);
-            assert!(address.metadata.has_finalizer(names::ADDRESS_PROTECTION), "{ip}");
+            assert_eq!(
+                address.spec.claim_ref.as_ref().unwrap().uid,
+                claim.metadata.uid
+            );
+            assert!(
+                address.metadata.has_finalizer(names::ADDRESS_PROTECTION),
+                "{ip}"
+            );
         }
     }
 
     /// Asserts that the claim waits, and why.
     pub async fn assert_pending(&self, name: &str, reason: &str) {
         let claim = self.get_claim(name).await;
-        assert_eq!(claim.phase(), Some(ClaimPhase::Pending), "{:#?}", claim.status);
+        assert_eq!(
+            claim.phase(),
+            Some(ClaimPhase::Pending),
+            "{:#?}",
+            claim.status
+        );
         assert_eq!(bound_reason(&claim), reason, "{:#?}", claim.status);
     }
 
@@ -483,7 +563,11 @@ impl World {
         let claim = self.get_claim(name).await;
         assert_eq!(claim.phase(), Some(ClaimPhase::Lost), "{:#?}", claim.status);
         assert_eq!(bound_reason(&claim), "AddressLost");
-        assert_eq!(claim.stamp(), None, "no driver is to provision for a lost claim");
+        assert_eq!(
+            claim.stamp(),
+            None,
+            "no driver is to provision for a lost claim"
+        );
     }
 
     pub async fn assert_phase(&self, ip: &str, phase: AddressPhase) {

@@ -2,7 +2,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | which commands and options are there? | this one |
+//! | which commands and options are there? | `args.rs` |
 //! | what is wrong with my manifest, and in which line? | `manifest.rs`, `lines.rs` |
 //! | what does `apply` write? | `apply.rs`, `merge.rs` |
 //! | what do the columns mean? | `columns.rs`, `table.rs` |
@@ -11,6 +11,7 @@
 //! | how is a server asked? | `client.rs`, `follow.rs` |
 
 mod apply;
+mod args;
 mod bench;
 mod client;
 mod columns;
@@ -28,21 +29,20 @@ mod serve;
 mod table;
 mod target;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 pub use exit::Exit;
 
 use crate::serve::ServeOptions;
+use args::{Bench, Cli, Command, DeleteArgs};
 use client::Client;
 use exit::CliError;
 use manifest::Check;
-use output::{Format, ReportFormat, Terminal};
+use output::Terminal;
 use target::Target;
 
 /// Where a server is looked for if nobody says where.
@@ -52,141 +52,11 @@ const SERVER_ENV: &str = "IPLEDGER_SERVER";
 /// What is logged to standard error, in the form of `RUST_LOG`; `warn` by default.
 const LOG_ENV: &str = "IPLEDGER_LOG";
 
-/// Keeps the ledger of IP addresses.
-#[derive(Debug, Parser)]
-#[command(name = "ipledger", version, about, max_term_width = 100)]
-struct Cli {
-    /// The server to ask [env: IPLEDGER_SERVER] [default: http://127.0.0.1:7440]
-    #[arg(long, global = true, value_name = "URL")]
-    server: Option<String>,
-    /// The namespace of claims that name none
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_name = "NAME",
-        default_value = "default"
-    )]
-    namespace: String,
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Run a ledger: API, controllers and the range driver in one process
-    Serve(ServeArgs),
-    /// Show objects
-    Get(GetArgs),
-    /// Make objects as manifests say
-    Apply(ApplyArgs),
-    /// Delete objects
-    Delete(DeleteArgs),
-    /// Show one object with everything that explains it
-    Describe {
-        /// classes, addresses or claims, in any form, or KIND/NAME
-        kind: String,
-        /// The object; an address may be named by its IP in any spelling
-        name: Option<String>,
-    },
-    /// Measure this machine on a throw-away ledger
-    Bench {
-        #[command(subcommand)]
-        what: Bench,
-    },
-    /// Show the version of this program
-    Version,
-}
-
-#[derive(Debug, Subcommand)]
-enum Bench {
-    /// Bind claims through the API
-    Bind {
-        /// Claims to bind
-        #[arg(long, default_value_t = 1_000)]
-        claims: u32,
-        /// Callers that create them at once
-        #[arg(long, default_value_t = 16)]
-        callers: u32,
-        /// Where the addresses come from
-        #[arg(long, value_enum, default_value = "range")]
-        addresses: bench::Source,
-    },
-}
-
-#[derive(Debug, Args)]
-struct ServeArgs {
-    /// The ledger: an SQLite file, made if it is not there
-    #[arg(long, value_name = "FILE", default_value = "./ipledger.db")]
-    db: PathBuf,
-    /// Where to listen; only on this machine, because there is no authentication yet
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7440")]
-    listen: SocketAddr,
-    /// Apply manifests after the start and show what becomes of their claims (may be repeated)
-    #[arg(long, value_name = "FILE")]
-    apply: Vec<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct GetArgs {
-    /// classes, addresses or claims, in any form, or KIND/NAME
-    kind: String,
-    /// The object; an address may be named by its IP in any spelling
-    name: Option<String>,
-    /// Show claims of all namespaces
-    #[arg(short = 'A', long)]
-    all_namespaces: bool,
-    /// How to print
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
-    /// Only objects with these labels, for example team=a,tier!=test
-    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
-    selector: Option<String>,
-    /// Go on printing changes
-    #[arg(short, long)]
-    watch: bool,
-}
-
-#[derive(Debug, Args)]
-struct ApplyArgs {
-    /// Manifests, - for standard input (may be repeated)
-    #[arg(short, long = "filename", value_name = "FILE", required = true)]
-    filename: Vec<PathBuf>,
-    /// Only say what would be done
-    #[arg(long)]
-    dry_run: bool,
-    /// How to report
-    #[arg(short, long, value_enum, default_value_t)]
-    output: ReportFormat,
-}
-
-#[derive(Debug, Args)]
-struct DeleteArgs {
-    /// classes, addresses or claims, in any form, or KIND/NAME
-    #[arg(required_unless_present = "filename", conflicts_with = "filename")]
-    kind: Option<String>,
-    /// The object; an address may be named by its IP in any spelling
-    #[arg(conflicts_with = "filename")]
-    name: Option<String>,
-    /// Delete the objects of manifests, - for standard input (may be repeated)
-    #[arg(short, long, value_name = "FILE")]
-    filename: Vec<PathBuf>,
-    /// Wait until the objects are gone
-    #[arg(long)]
-    wait: bool,
-    /// How long to wait, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "wait")]
-    timeout: u64,
-    /// How to report
-    #[arg(short, long, value_enum, default_value_t)]
-    output: ReportFormat,
-}
-
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log();
-    let mut terminal = Terminal::of_process(wants_json(&cli.command));
+    let mut terminal = Terminal::of_process(cli.command.wants_json());
     let runtime = match &cli.command {
         Command::Serve(_) | Command::Bench { .. } => tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -206,18 +76,6 @@ pub fn main() -> ExitCode {
         Err(error) => {
             terminal.error(&error);
             error.exit().into()
-        }
-    }
-}
-
-/// Whether errors and reports are to be JSON.
-fn wants_json(command: &Command) -> bool {
-    match command {
-        Command::Get(args) => args.output == Format::Json,
-        Command::Apply(args) => args.output == ReportFormat::Json,
-        Command::Delete(args) => args.output == ReportFormat::Json,
-        Command::Serve(_) | Command::Describe { .. } | Command::Bench { .. } | Command::Version => {
-            false
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What the tests of this crate share.
-#![allow(dead_code, missing_docs)] // each test binary uses a part of it
+#![allow(dead_code, unreachable_pub)] // each test binary uses a part of it
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

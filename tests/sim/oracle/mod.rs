@@ -6,17 +6,20 @@
 //! | who may write which field? | `ownership.rs` |
 //! | what must hold at every revision? | `safety.rs` |
 //! | what must hold once everything has come to rest? | `rest.rs` |
+//! | which situations were reached at all? | `probes.rs` |
 
 mod ownership;
+mod probes;
 mod rest;
+pub use probes::{ALL as SITUATIONS, Probes};
 pub use rest::Outside;
 mod safety;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipledger_core::api::{
-    AddressPhase, ClaimPhase, DecodeError, IPAddress, IPAddressClaim, IPAddressClass, Key, Kind,
-    Object, names,
+    AddressPhase, ClaimPhase, ConditionStatus, DecodeError, IPAddress, IPAddressClaim, IPAddressClass, Key, Kind,
+    Object, find_condition, names,
 };
 use ipledger_core::net::{Family, Ip};
 use ipledger_core::store::{Part, Preconditions, Revision};
@@ -74,6 +77,8 @@ pub struct Oracle {
     pub writes: BTreeMap<Who, u64>,
     pub created: BTreeMap<Kind, u64>,
     pub deleted: BTreeMap<Kind, u64>,
+    /// Which situations were reached.
+    pub probes: Probes,
     history: History,
 }
 
@@ -88,7 +93,11 @@ struct History {
     settled: BTreeMap<(String, Family), String>,
     /// The claims (by uid) that reported this address (by name).
     reported: BTreeSet<(String, String)>,
-    /// Of those, the ones whose address was unfit at some time since.
+    /// The addresses (by name) that the last status of a claim (by uid) names.
+    named: BTreeMap<String, BTreeSet<String>>,
+    /// The claims (by uid) that this address (by uid) said it is held by.
+    said_held: BTreeSet<(String, String)>,
+    /// Of those reported, the ones whose address was unfit at some time since.
     unfit: BTreeSet<(String, String)>,
     /// Of the reported, those whose address was taken away by force and is not yet back.
     broken: BTreeSet<(String, String)>,
@@ -127,6 +136,9 @@ impl Oracle {
                 let before = self.addresses.remove(&name);
                 ownership::address(w, before.as_ref(), address, &mut found);
                 self.address_step(w, before.as_ref(), address, &mut found);
+                let of = [before.as_ref(), Some(address)];
+                let lives = of.iter().flatten().any(|a| self.live(holder(a)).is_some());
+                self.probes.address(w, before.as_ref(), address, lives);
                 if !w.gone {
                     self.addresses.insert(name, address.clone());
                 }
@@ -136,6 +148,7 @@ impl Oracle {
                 let before = self.claims.remove(&w.key);
                 ownership::claim(w, before.as_ref(), claim, &mut found);
                 self.claim_step(w, before.as_ref(), claim, &mut found);
+                self.probes.claim(w, before.as_ref(), claim);
                 if !w.gone {
                     self.claims.insert(w.key.clone(), claim.clone());
                 }
@@ -171,7 +184,13 @@ impl Oracle {
             }
             return;
         }
-        let Some(status) = &now.status else { return };
+        let Some(status) = now.status.as_ref().filter(|_| {
+            before.is_none_or(|b| b.status != now.status)
+        }) else {
+            return;
+        };
+        let entries = status.addresses.iter().chain(&status.lost_addresses);
+        h.named.insert(uid.clone(), entries.map(|e| e.name.clone()).collect());
         for entry in &status.addresses {
             let pair = (uid.clone(), entry.name.clone());
             h.reported.insert(pair.clone());
@@ -187,6 +206,10 @@ impl Oracle {
     }
 
     fn remember_address(&mut self, w: &Written, before: Option<&IPAddress>, now: &IPAddress) {
+        if says_held_by(now, holder(now)) {
+            let pair = (holder(now).to_owned(), now.metadata.uid.clone());
+            self.history.said_held.insert(pair);
+        }
         if w.who != Who::Core {
             if before.is_some_and(|b| b.status.is_some()) && now.status.is_none() {
                 self.history.wiped.insert(now.metadata.uid.clone());
@@ -260,6 +283,13 @@ fn holder(address: &IPAddress) -> &str {
 /// Whether the claim's status lists the address among those that it has.
 fn reports(claim: &IPAddressClaim, name: &str) -> bool {
     claim.status.as_ref().is_some_and(|s| s.addresses.iter().any(|e| e.name == name))
+}
+
+/// Whether the address carries the condition that the claim of this uid holds it (R6b).
+fn says_held_by(address: &IPAddress, uid: &str) -> bool {
+    !uid.is_empty()
+        && find_condition(address.conditions(), names::condition::BOUND)
+            .is_some_and(|c| c.status == ConditionStatus::True && c.message.ends_with(uid))
 }
 
 fn is_parked(address: &IPAddress, uid: &str) -> bool {

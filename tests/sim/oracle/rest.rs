@@ -338,10 +338,10 @@ impl Oracle {
         if (sticky || !valid) && !reclaimed {
             out.push(format!("{name} does not say that its claim is gone (R8)"));
         }
-        let pair = (uid.to_owned(), name.to_owned());
         let by_core = meta.annotation(names::BOUND_BY_CORE) == Some(uid);
         let h = &self.history;
-        if by_core && !h.reported.contains(&pair) && !h.wiped.contains(&meta.uid) && !sticky {
+        let took_effect = h.said_held.contains(&(uid.to_owned(), meta.uid.clone()));
+        if by_core && !took_effect && !h.wiped.contains(&meta.uid) {
             out.push(format!("{name} is kept for a match that never took effect (R6d)"));
         }
     }

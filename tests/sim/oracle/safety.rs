@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use ipledger_core::api::{
-    AddressPhase, ClaimPhase, ConditionStatus, IPAddress, IPAddressClaim, IPAddressClaimStatus, Key,
-    find_condition, names,
+    AddressPhase, ClaimPhase, IPAddress, IPAddressClaim, IPAddressClaimStatus, Key, names,
 };
 use ipledger_core::net::Ip;
 
 use super::{
     Oracle, Verb, Written, family_of, has_derived_name, holder, is_decided, is_extra, is_parked,
-    reports, serves,
+    reports, says_held_by, serves,
 };
 use crate::ledger::Who;
 
@@ -92,7 +91,9 @@ impl Oracle {
                 if !a.uid.is_empty() || b.uid.is_empty() || a.key() != b.key() {
                     out.push(format!("{key} is taken from one claim and given to another"));
                 }
-                if before.metadata.is_deleting() || !has_derived_name(before) {
+                // A dying claim leaves its uid on what names it (R4); that is no completion.
+                let completes = self.live(&b.uid).is_some();
+                if completes && (before.metadata.is_deleting() || !has_derived_name(before)) {
                     out.push(format!("{key} is completed although it is deleted or invalid (R2)"));
                 }
                 if self.history.claims.get(&b.uid) != Some(&b.key()) {
@@ -132,8 +133,7 @@ impl Oracle {
                 }
             }
             None => {
-                let took_effect =
-                    self.history.reported.contains(&(uid.to_owned(), name.clone()));
+                let took_effect = self.history.named.get(uid).is_some_and(|n| n.contains(name));
                 if took_effect && !wiped {
                     out.push(format!(
                         "{key} is undone although its claim had it: its reclaim policy was skipped"
@@ -234,12 +234,13 @@ impl Oracle {
     fn newly_reported(&self, key: &Key, claim: &IPAddressClaim, name: &str, out: &mut Found) {
         let uid = &claim.metadata.uid;
         let Some(address) = self.addresses.get(name) else { return };
+        if self.history.broken.contains(&(uid.clone(), name.to_owned())) {
+            return;
+        }
         if self.history.wiped.contains(&address.metadata.uid) {
             return;
         }
-        let says = find_condition(address.conditions(), names::condition::BOUND)
-            .is_some_and(|c| c.status == ConditionStatus::True && c.message.ends_with(uid.as_str()));
-        if !says {
+        if !says_held_by(address, uid) {
             out.push(format!("{key} reports {name} before the address says so (R6b)"));
         }
     }

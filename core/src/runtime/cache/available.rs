@@ -33,7 +33,10 @@ impl Available {
         old: Option<&IPAddress>,
         new: Option<&IPAddress>,
     ) -> Option<(String, Family)> {
-        let (before, after) = (old.and_then(Available::place), new.and_then(Available::place));
+        let (before, after) = (
+            old.and_then(Available::place),
+            new.and_then(Available::place),
+        );
         if let Some(place) = &before
             && let Some(names) = self.free.get_mut(place)
         {
@@ -43,21 +46,30 @@ impl Available {
             }
         }
         let seen = new.and_then(|a| a.metadata.resource_version);
-        if self.picked.get(name).is_some_and(|p| new.is_none() || p.written.is_some_and(|w| seen >= Some(w)))
+        if self
+            .picked
+            .get(name)
+            .is_some_and(|p| new.is_none() || p.written.is_some_and(|w| seen >= Some(w)))
         {
             self.picked.remove(name);
         }
         if let Some(place) = &after
             && !self.picked.contains_key(name)
         {
-            self.free.entry(place.clone()).or_default().insert(name.to_owned());
+            self.free
+                .entry(place.clone())
+                .or_default()
+                .insert(name.to_owned());
         }
         after.filter(|place| before.as_ref() != Some(place))
     }
 
     /// The free address of this class and family with the smallest name.
     pub(super) fn first(&self, class: &str, family: Family) -> Option<&str> {
-        self.free.get(&(class.to_owned(), family))?.first().map(String::as_str)
+        self.free
+            .get(&(class.to_owned(), family))?
+            .first()
+            .map(String::as_str)
     }
 
     /// Keeps an address for a pass; false if another pass has it.
@@ -104,7 +116,10 @@ impl Available {
         }
         self.picked.remove(name)?;
         let place = current.and_then(Available::place)?;
-        self.free.entry(place.clone()).or_default().insert(name.to_owned());
+        self.free
+            .entry(place.clone())
+            .or_default()
+            .insert(name.to_owned());
         Some(place)
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::{Change, Work};
 use crate::api::{IPAddress, IPAddressClaim, IPAddressClass, Key, Kind, ReclaimPolicy, Timestamp};
-use crate::binding::{AddressView, ClassLookup, ClaimView, Facts, Seen, resolve};
+use crate::binding::{AddressView, ClaimView, ClassLookup, Facts, Seen, resolve};
 use crate::store::Revision;
 use available::Available;
 use waiting::Waiting;
@@ -52,13 +52,15 @@ impl Cache {
             Some(class) => self.classes.insert(key.name.clone(), class.clone()),
             None => self.classes.remove(&key.name),
         };
-        let is_default = |c: &Option<Arc<IPAddressClass>>| c.as_ref().is_some_and(|c| c.is_default());
+        let is_default =
+            |c: &Option<Arc<IPAddressClass>>| c.as_ref().is_some_and(|c| c.is_default());
         if is_default(new) {
             self.defaults.insert(key.name.clone());
         } else {
             self.defaults.remove(&key.name);
         }
-        let driver = |c: &Option<Arc<IPAddressClass>>| c.as_ref().map(|c| c.spec.provisioner.clone());
+        let driver =
+            |c: &Option<Arc<IPAddressClass>>| c.as_ref().map(|c| c.spec.provisioner.clone());
         // What the driver reports in the status concerns no claim.
         let mut keys = Vec::new();
         if driver(old) != driver(new) {
@@ -124,7 +126,10 @@ impl Cache {
         }
         if new.is_none() || old.is_none() {
             // Addresses of an earlier claim of this name, and of one that is gone.
-            works.extend(self.named_by(key).map(|(_, name)| Work::Address(name.to_owned())));
+            works.extend(
+                self.named_by(key)
+                    .map(|(_, name)| Work::Address(name.to_owned())),
+            );
         }
         works
     }
@@ -149,7 +154,9 @@ impl Cache {
 
     /// The claim as this pass knows it: what it read at `Latest` wins over what was observed.
     fn claim(&self, key: &Key, facts: &Facts) -> Seen<IPAddressClaim> {
-        newest(self.claims.get(key), facts.claims.get(key), |c| c.metadata.resource_version)
+        newest(self.claims.get(key), facts.claims.get(key), |c| {
+            c.metadata.resource_version
+        })
     }
 
     fn address(&self, name: &str, facts: &Facts) -> Seen<IPAddress> {
@@ -179,9 +186,10 @@ impl Cache {
             .filter_map(|name| self.address(name, facts).object)
             .filter(|a| {
                 // A fact may be newer than the index.
-                a.spec.claim_ref.as_ref().is_some_and(|r| {
-                    r.key() == *key && (r.uid.is_empty() || r.uid == uid)
-                })
+                a.spec
+                    .claim_ref
+                    .as_ref()
+                    .is_some_and(|r| r.key() == *key && (r.uid.is_empty() || r.uid == uid))
             })
             .collect();
         let status = object.status.iter();
@@ -191,7 +199,8 @@ impl Cache {
             named.push(&object.spec.address_name);
         }
         for name in named {
-            view.named.insert(name.to_owned(), self.address(name, facts));
+            view.named
+                .insert(name.to_owned(), self.address(name, facts));
         }
         let lookup = Classes { cache: self, facts };
         view.class = resolve(&object, &lookup);
@@ -214,8 +223,13 @@ impl Cache {
         classes: &Classes<'_>,
     ) -> Option<Arc<IPAddressClass>> {
         let of_address = || {
-            let wanted = view.named.get(&claim.spec.address_name).and_then(|s| s.object.as_ref());
-            wanted.or(view.addresses.first()).map_or("", |a| a.spec.class_name.as_str())
+            let wanted = view
+                .named
+                .get(&claim.spec.address_name)
+                .and_then(|s| s.object.as_ref());
+            wanted
+                .or(view.addresses.first())
+                .map_or("", |a| a.spec.class_name.as_str())
         };
         let name = match claim.resolved_class() {
             "" => of_address(),
@@ -235,14 +249,19 @@ impl Cache {
     ) -> Option<AddressView> {
         let address = self.address(name, facts).object?;
         let claim_ref = address.spec.claim_ref.as_ref();
-        let claim = claim_ref.map(|r| self.claim(&r.key(), facts)).unwrap_or_default();
+        let claim = claim_ref
+            .map(|r| self.claim(&r.key(), facts))
+            .unwrap_or_default();
         let orphaned = claim.object.is_none()
             && address.spec.reclaim_policy == ReclaimPolicy::Delete
             && claim_ref.is_some_and(|r| r.uid.is_empty());
         let uid = &address.metadata.uid;
         let waited = if orphaned {
             let fresh = (uid.clone(), monotonic);
-            let seen = self.orphans.entry(name.to_owned()).or_insert_with(|| fresh.clone());
+            let seen = self
+                .orphans
+                .entry(name.to_owned())
+                .or_insert_with(|| fresh.clone());
             if seen.0 != *uid {
                 *seen = fresh;
             }
@@ -266,7 +285,10 @@ impl Cache {
             return Vec::new();
         };
         let uid = claim.metadata.uid.as_str();
-        self.named_with(key, "").chain(self.named_with(key, uid)).map(str::to_owned).collect()
+        self.named_with(key, "")
+            .chain(self.named_with(key, uid))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Whether this address is looked after with the claim that it names, rather than alone.
@@ -278,7 +300,9 @@ impl Cache {
 
     /// Whether an address is known and bound to nobody.
     pub fn is_free(&self, name: &str) -> bool {
-        self.addresses.get(name).is_some_and(|a| a.spec.claim_ref.is_none())
+        self.addresses
+            .get(name)
+            .is_some_and(|a| a.spec.claim_ref.is_none())
     }
 
     /// Keeps a free address for a pass; false if another pass has it.
@@ -316,7 +340,9 @@ impl Cache {
     /// All work there could be.
     pub fn all(&self) -> Vec<Work> {
         let claims = self.claims.keys().cloned().map(Work::Claim);
-        claims.chain(self.addresses.keys().cloned().map(Work::Address)).collect()
+        claims
+            .chain(self.addresses.keys().cloned().map(Work::Address))
+            .collect()
     }
 }
 
@@ -353,9 +379,11 @@ struct Classes<'a> {
 
 impl Classes<'_> {
     fn class(&self, name: &str) -> (Option<Arc<IPAddressClass>>, bool) {
-        let seen = newest(self.cache.classes.get(name), self.facts.classes.get(name), |c| {
-            c.metadata.resource_version
-        });
+        let seen = newest(
+            self.cache.classes.get(name),
+            self.facts.classes.get(name),
+            |c| c.metadata.resource_version,
+        );
         (seen.object, seen.proven)
     }
 }
@@ -367,6 +395,8 @@ impl ClassLookup for Classes<'_> {
 
     fn defaults(&self) -> Vec<Arc<IPAddressClass>> {
         let names = self.cache.defaults.iter();
-        names.filter_map(|name| self.cache.classes.get(name).cloned()).collect()
+        names
+            .filter_map(|name| self.cache.classes.get(name).cloned())
+            .collect()
     }
 }

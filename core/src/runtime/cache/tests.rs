@@ -4,9 +4,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::{
-    AddressPhase, ClaimFamily, ClaimPhase, ClaimRef, ClaimedAddress, names,
-};
+use crate::api::{AddressPhase, ClaimFamily, ClaimPhase, ClaimRef, ClaimedAddress, names};
 use crate::net::Ip;
 
 const IPS: [&str; 4] = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"];
@@ -21,26 +19,47 @@ fn address(n: usize, uid: u8, class: bool, holder: Option<(u8, bool)>, phase: u8
     a.spec.claim_ref = holder.map(|(claim, with_uid)| ClaimRef {
         namespace: "ns".to_owned(),
         name: format!("k{claim}"),
-        uid: if with_uid { format!("u{claim}") } else { String::new() },
+        uid: if with_uid {
+            format!("u{claim}")
+        } else {
+            String::new()
+        },
         ..ClaimRef::default()
     });
-    let phases = [AddressPhase::Available, AddressPhase::Bound, AddressPhase::Lost];
+    let phases = [
+        AddressPhase::Available,
+        AddressPhase::Bound,
+        AddressPhase::Lost,
+    ];
     a.status.get_or_insert_default().phase = phases.get(phase as usize).copied();
     a
 }
 
-fn claim(n: u8, class: u8, dual: bool, phase: u8, named: bool, has: Option<usize>) -> IPAddressClaim {
+fn claim(
+    n: u8,
+    class: u8,
+    dual: bool,
+    phase: u8,
+    named: bool,
+    has: Option<usize>,
+) -> IPAddressClaim {
     let mut c = IPAddressClaim::default();
     c.metadata.name = format!("k{n}");
     c.metadata.namespace = "ns".to_owned();
     c.metadata.uid = format!("u{n}");
     c.spec.class_name = ["", "x", "y"][class as usize % 3].to_owned();
-    c.spec.family = if dual { ClaimFamily::Dual } else { ClaimFamily::IPv6 };
+    c.spec.family = if dual {
+        ClaimFamily::Dual
+    } else {
+        ClaimFamily::IPv6
+    };
     if named {
         c.spec.address_name = "ip-192-0-2-1".to_owned();
     }
     if phase > 2 {
-        c.metadata.annotations.insert(names::PROVISIONER.to_owned(), "d".to_owned());
+        c.metadata
+            .annotations
+            .insert(names::PROVISIONER.to_owned(), "d".to_owned());
     }
     if phase > 0 {
         let phases = [ClaimPhase::Pending, ClaimPhase::Bound, ClaimPhase::Lost];
@@ -58,10 +77,15 @@ fn claim(n: u8, class: u8, dual: bool, phase: u8, named: bool, has: Option<usize
     c
 }
 
+/// The arguments of [`address`] behind the first.
+type AddressArguments = (u8, bool, Option<(u8, bool)>, u8);
+/// The arguments of [`claim`] behind the first.
+type ClaimArguments = (u8, bool, u8, bool, Option<usize>);
+
 #[derive(Clone, Debug)]
 enum Step {
-    Address(usize, Option<(u8, bool, Option<(u8, bool)>, u8)>),
-    Claim(u8, Option<(u8, bool, u8, bool, Option<usize>)>),
+    Address(usize, Option<AddressArguments>),
+    Claim(u8, Option<ClaimArguments>),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -116,14 +140,18 @@ proptest! {
         }
         prop_assert_eq!(&cache.by_claim, &rebuilt.by_claim);
         prop_assert_eq!(cache.available.free(), rebuilt.available.free());
-        prop_assert_eq!(cache.waiting.parts(), rebuilt.waiting.parts());
+        prop_assert!(cache.waiting.is_like(&rebuilt.waiting));
     }
 }
 
 fn observed(cache: &mut Cache, new: IPAddress) {
     let key = new.key();
     let old = cache.addresses.get(&key.name).cloned();
-    cache.observe(&Change::Address { key, old, new: Some(Arc::new(new)) });
+    cache.observe(&Change::Address {
+        key,
+        old,
+        new: Some(Arc::new(new)),
+    });
 }
 
 #[test]
@@ -168,8 +196,16 @@ fn default_classes_are_known_by_their_annotation() {
     class.metadata.annotations =
         BTreeMap::from([(names::DEFAULT_CLASS.to_owned(), "true".to_owned())]);
     let (key, with) = (Key::class("x"), Some(Arc::new(class)));
-    cache.observe(&Change::Class { key: key.clone(), old: None, new: with.clone() });
+    cache.observe(&Change::Class {
+        key: key.clone(),
+        old: None,
+        new: with.clone(),
+    });
     assert!(cache.defaults.contains("x"));
-    cache.observe(&Change::Class { key, old: with, new: None });
+    cache.observe(&Change::Class {
+        key,
+        old: with,
+        new: None,
+    });
     assert!(cache.defaults.is_empty());
 }

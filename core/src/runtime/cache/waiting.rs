@@ -33,7 +33,8 @@ impl Waiting {
             if let Some(class) = class_wanted(claim) {
                 self.for_class.remove(&(class.to_owned(), key.clone()));
             }
-            self.for_name.remove(&(claim.spec.address_name.clone(), key.clone()));
+            self.for_name
+                .remove(&(claim.spec.address_name.clone(), key.clone()));
         }
         let Some(claim) = new else {
             return;
@@ -45,13 +46,17 @@ impl Waiting {
             self.for_class.insert((class.to_owned(), key.clone()));
         }
         if !claim.spec.address_name.is_empty() && is_open(claim) {
-            self.for_name.insert((claim.spec.address_name.clone(), key.clone()));
+            self.for_name
+                .insert((claim.spec.address_name.clone(), key.clone()));
         }
     }
 
     fn enter(&mut self, key: &Key, claim: &IPAddressClaim) {
         for place in families_wanted(claim) {
-            self.for_address.entry(place).or_default().insert(key.clone());
+            self.for_address
+                .entry(place)
+                .or_default()
+                .insert(key.clone());
         }
     }
 
@@ -109,22 +114,22 @@ impl Waiting {
         keys_of(&self.for_name, address)
     }
 
-    /// The indexes, for comparing with a rebuild.
+    /// Whether both would wake the same claims for the same events.
     #[cfg(test)]
-    pub(super) fn parts(
-        &self,
-    ) -> (
-        &BTreeMap<(String, Family), BTreeSet<Key>>,
-        &BTreeSet<(String, Key)>,
-        &BTreeSet<(String, Key)>,
-    ) {
-        (&self.for_address, &self.for_class, &self.for_name)
+    pub(super) fn is_like(&self, other: &Waiting) -> bool {
+        self.for_address == other.for_address
+            && self.for_class == other.for_class
+            && self.for_name == other.for_name
     }
 }
 
 fn keys_of(index: &BTreeSet<(String, Key)>, name: &str) -> Vec<Key> {
     let from = (name.to_owned(), Key::cluster(crate::api::Kind::ALL[0], ""));
-    index.range(from..).take_while(|(n, _)| n == name).map(|(_, key)| key.clone()).collect()
+    index
+        .range(from..)
+        .take_while(|(n, _)| n == name)
+        .map(|(_, key)| key.clone())
+        .collect()
 }
 
 /// Whether the claim may still be matched.
@@ -156,7 +161,10 @@ fn families_wanted(claim: &IPAddressClaim) -> Vec<(String, Family)> {
             .any(|e| crate::net::Ip::parse(&e.address).is_ok_and(|ip| ip.family() == family))
     };
     let families = claim.spec.family.families().iter().copied();
-    families.filter(|f| !has(*f)).map(|f| (class.clone(), f)).collect()
+    families
+        .filter(|f| !has(*f))
+        .map(|f| (class.clone(), f))
+        .collect()
 }
 
 /// The class whose changes concern the claim; `Some("")` for the default class.
