@@ -96,6 +96,10 @@ pub struct Config {
     pub troubles: [u32; Trouble::ALL.len()],
     /// The weight of acts of people among all that can happen.
     pub act_rate: u32,
+    /// The same while some process is at work; low means that people wait and see.
+    pub busy_act_rate: u32,
+    /// How much there is before anybody acts.
+    pub furnished: bool,
     /// The weight of deliveries to watches; low means that views lag.
     pub delivery_rate: u32,
     /// Objects a page of a listing.
@@ -131,17 +135,17 @@ impl Config {
         ];
         let universe = Universe {
             claims: keys[..rng.between(1, keys.len())].to_vec(),
-            by_hand: by_hand[..rng.between(1, by_hand.len())].to_vec(),
+            by_hand: by_hand[..rng.between(2, by_hand.len())].to_vec(),
             classes,
             weights: Weights {
                 tenant: 10,
                 admin: *rng.pick(&[3, 8, 15]),
-                hand: maybe(rng, 4),
-                vandal: if rng.chance(350) { 2 } else { 0 },
+                hand: maybe(rng, 6),
+                vandal: if rng.chance(400) { 3 } else { 0 },
             },
         };
         Config {
-            cores: *rng.pick(&[1, 1, 2, 2, 3]),
+            cores: *rng.pick(&[1, 2, 2, 3]),
             workers: *rng.pick(&[1, 2, 4]),
             third,
             ranges,
@@ -151,7 +155,9 @@ impl Config {
             faults: Fault::ALL.map(|_| maybe(rng, 1)),
             trouble_rate: *rng.pick(&[0, 1, 3, 8]),
             troubles: Trouble::ALL.map(|_| maybe(rng, 1)),
-            act_rate: *rng.pick(&[2, 5, 15]),
+            act_rate: 30,
+            busy_act_rate: *rng.pick(&[0, 1, 1, 3, 8, 20]),
+            furnished: rng.chance(850),
             delivery_rate: *rng.pick(&[4, 15, 40]),
             page: *rng.pick(&[1, 3, 500]),
         }

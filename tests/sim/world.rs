@@ -110,6 +110,9 @@ impl World {
             }));
         }
         self.say(format!("{:?}", self.config));
+        if self.config.furnished {
+            actors::furnish(&self.config.universe, &self.ledger, &mut self.rng);
+        }
     }
 
     fn run<R: ipledger_core::runtime::Reconciler>(
@@ -181,13 +184,16 @@ impl World {
             }
         }
         let of = |any: bool, weight: u32| if any { weight } else { 0 };
+        let busy = !(asked.is_empty() && applied.is_empty() && feeds.is_empty())
+            || !idle_workers.is_empty();
+        let act_rate = if busy { self.config.busy_act_rate } else { self.config.act_rate };
         let weights = [
             of(!asked.is_empty(), 30),
             of(!abandoned.is_empty(), if faults { 2 } else { 30 }),
             of(!applied.is_empty(), 30),
             of(!feeds.is_empty(), self.config.delivery_rate),
             of(!idle_workers.is_empty(), 15),
-            of(faults, self.config.act_rate),
+            of(faults, act_rate),
             of(faults, self.config.trouble_rate),
             of(faults, 2),
         ];

@@ -38,6 +38,7 @@ pub struct FaultyStore {
     plan: Arc<Mutex<Option<Plan>>>,
     lag: Arc<Mutex<Duration>>,
     held: Arc<watch::Sender<Option<Kind>>>,
+    broken: Arc<watch::Sender<u64>>,
     writes: Arc<AtomicU64>,
 }
 
@@ -59,6 +60,14 @@ impl FaultyStore {
 
     pub fn release_watches(&self) {
         self.held.send_replace(None);
+    }
+
+    /// Ends all watches, undelivered events included, and forgets the history.
+    pub fn restart_watches(&self) {
+        self.inner.compact(Revision(u64::MAX));
+        self.inner.break_watches();
+        self.broken.send_modify(|count| *count += 1);
+        self.release_watches();
     }
 
     /// How many writes have changed something.
@@ -141,6 +150,7 @@ impl Store for FaultyStore {
     async fn watch(&self, kind: Kind, options: &WatchOptions) -> Result<WatchStream, StoreError> {
         let lag = *self.lag.lock().unwrap();
         let held = self.held.subscribe();
+        let mut broken = self.broken.subscribe();
         let stream = self.inner.watch(kind, options).await?;
         let late = stream.then(move |event| {
             let mut held = held.clone();
@@ -152,6 +162,7 @@ impl Store for FaultyStore {
                 event
             }
         });
+        let late = late.take_until(async move { drop(broken.changed().await) });
         Ok(late.boxed())
     }
 

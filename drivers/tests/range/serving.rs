@@ -1,5 +1,7 @@
 //! Claims are served, refused and woken (D2, D3, D4, D6, R14).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ipledger_core::api::{ClaimFamily, ClaimPhase, ClaimRef, IPAddress, Key, Kind};
@@ -32,10 +34,16 @@ async fn a_claim_gets_one_prebound_address_and_nothing_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_leads_to_exactly_one_address_whenever_the_write_lands() {
-    let faults: [fn() -> Fault; 3] = [
-        || Fault::LoseAnswer,
-        || Fault::ApplyLate(Duration::from_millis(1)),
-        || Fault::ApplyLate(Duration::from_secs(5)),
+    let faults: [fn(&Key) -> Fault; 4] = [
+        |_| Fault::LoseAnswer,
+        |_| Fault::ApplyLate(Duration::from_millis(1)),
+        |_| Fault::ApplyLate(Duration::from_secs(5)),
+        |key| {
+            Fault::Refuse(StoreError::OutcomeUnknown {
+                key: key.clone(),
+                reason: "the request was lost".to_owned(),
+            })
+        },
     ];
     for fault in faults {
         let world = World::new();
@@ -43,10 +51,10 @@ async fn a_lost_answer_leads_to_exactly_one_address_whenever_the_write_lands() {
             .class("c", json!({"addresses": ["10.0.0.0/24"]}))
             .await;
         let mut left = 3;
-        world.store.plan(move |write, _| {
+        world.store.plan(move |write, key| {
             let hit = write == Write::Create(Kind::IPAddress) && left > 0;
             left -= i32::from(hit);
-            hit.then(fault)
+            hit.then(|| fault(key))
         });
         let drivers = [world.drive()];
         world.settled(&drivers).await;
@@ -121,6 +129,15 @@ async fn a_hidden_holder_is_met_at_creation_and_the_next_address_is_taken() {
     world.store.lag(Duration::from_secs(2));
     let drivers = [world.drive()];
     world.settled(&drivers).await;
+    let tried = Arc::new(AtomicU64::new(0));
+    let count = tried.clone();
+    world.store.plan(move |write, _| {
+        count.fetch_add(
+            u64::from(write == Write::Create(Kind::IPAddress)),
+            Ordering::SeqCst,
+        );
+        None
+    });
     world.claim4("one").await;
     tokio::time::sleep(Duration::from_millis(3900)).await;
     for ip in ["10.0.0.1", "10.0.0.2"] {
@@ -133,13 +150,15 @@ async fn a_hidden_holder_is_met_at_creation_and_the_next_address_is_taken() {
             uid: "other".to_owned(),
             ..ClaimRef::default()
         });
-        world.store.create_resource(&taken).await.unwrap();
+        world.store.inner.create_resource(&taken).await.unwrap();
     }
     world.settled(&drivers).await;
     assert_eq!(
         world.holders().await,
         ["10.0.0.1 other", "10.0.0.2 other", "10.0.0.3 one"]
     );
+    // The second try is made from a view that shows both.
+    assert_eq!(tried.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -335,4 +354,32 @@ async fn a_refused_creation_holds_nobody_up() {
     world.settled(&drivers).await;
     assert_eq!(world.holders().await, ["10.0.0.1 b"]);
     assert_eq!(world.reason("a").await, "PoolExhausted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_came_and_went_unseen_is_created_again() {
+    let world = World::new();
+    world.class("c", json!({"addresses": ["10.0.0.1"]})).await;
+    let drivers = [world.drive()];
+    world.settled(&drivers).await;
+    // The watch of addresses is stuck, and then too old to be resumed.
+    world.store.hold_watches_of(Kind::IPAddress);
+    world.claim4("one").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let made = world.addresses().await[0].uid().to_owned();
+    let key = Key::address("ip-10-0-0-1");
+    world.delete(&key).await;
+    let remove = |address: &mut IPAddress| {
+        address.metadata.finalizers.clear();
+        true
+    };
+    world
+        .store
+        .update_with(&key, Part::Main, remove)
+        .await
+        .unwrap();
+    world.store.restart_watches();
+    world.settled(&drivers).await;
+    assert_eq!(world.holders().await, ["10.0.0.1 one"]);
+    assert_ne!(world.addresses().await[0].uid(), made);
 }

@@ -203,3 +203,27 @@ async fn the_later_of_two_overlapping_classes_says_so() {
     assert_eq!(numbers(&world, "first").await[0], "IPv4 4 4 0 0 0 0");
     assert_eq!(numbers(&world, "second").await[0], "IPv4 4 4 0 0 0 0");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_right_is_not_even_tried() {
+    let world = World::new();
+    world.class("c", json!({"addresses": ["10.0.0.1"]})).await;
+    let drivers = [world.drive()];
+    world.settled(&drivers).await;
+    world.store.plan(|write, _| {
+        assert_ne!(write, STATUS);
+        None
+    });
+    for note in ["x", "y"] {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        world
+            .edit_class("c", |class| {
+                let note = ("note".to_owned(), note.to_owned());
+                class.metadata.annotations.extend([note]);
+            })
+            .await;
+        world.settled(&drivers).await;
+    }
+    let [driver] = drivers;
+    driver.stop().await;
+}

@@ -225,23 +225,28 @@ impl Screen {
     }
 
     fn finish(&mut self, board: &Board, terminal: &mut Terminal) -> Result<(), CliError> {
+        let table = board.table(terminal.colour);
         if self.in_place {
-            return self.redraw(board, terminal);
+            // This one stays, so that a narrow terminal may wrap its lines.
+            return terminal.print(&format!("{}{table}", self.back()));
         }
-        terminal.print(&format!("\n{}", board.table(terminal.colour)))
+        terminal.print(&format!("\n{table}"))
     }
 
     fn redraw(&mut self, board: &Board, terminal: &mut Terminal) -> Result<(), CliError> {
         let table = board.table(terminal.colour);
-        // Up to the first line of the table and clear from there. Lines that are too long for the
-        // terminal are cut meanwhile, so that each takes one row.
-        let up = if self.lines > 0 {
-            format!("\x1b[{}A", self.lines)
-        } else {
-            String::new()
-        };
+        let back = self.back();
         self.lines = table.lines().count();
-        terminal.print(&format!("\x1b[?7l{up}\x1b[J{table}\x1b[?7h"))
+        // Lines that are too long for the terminal are cut, so that each takes one row.
+        terminal.print(&format!("\x1b[?7l{back}{table}\x1b[?7h"))
+    }
+
+    /// Goes up to the first line of the table and clears from there.
+    fn back(&self) -> String {
+        match self.lines {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\x1b[J"),
+        }
     }
 }
 
@@ -365,7 +370,9 @@ mod tests {
         let mut screen = Screen::new(true);
         screen.changed(&board, &changed, &mut terminal).unwrap();
         screen.finish(&board, &mut terminal).unwrap();
-        let drawn = |up: &str| format!("\x1b[?7l{up}\x1b[J{table}\x1b[?7h");
-        assert_eq!(out.text(), drawn("") + &drawn("\x1b[2A"));
+        assert_eq!(
+            out.text(),
+            format!("\x1b[?7l{table}\x1b[?7h\x1b[2A\x1b[J{table}")
+        );
     }
 }

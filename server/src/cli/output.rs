@@ -40,7 +40,7 @@ pub(crate) enum ReportFormat {
 pub(crate) struct Terminal {
     out: Box<dyn Write>,
     err: Box<dyn Write>,
-    /// Whether standard output is a terminal.
+    /// Whether standard output is a terminal on which lines can be drawn again.
     pub(crate) interactive: bool,
     /// Whether standard output takes colours.
     pub(crate) colour: bool,
@@ -51,14 +51,14 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// The streams of this process.
     pub(crate) fn of_process(json: bool) -> Terminal {
-        let interactive = io::stdout().is_terminal();
-        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+        let interactive = io::stdout().is_terminal() && !dumb;
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         Terminal {
             out: Box::new(io::stdout()),
             err: Box::new(io::stderr()),
             interactive,
-            colour: interactive && !no_colour && !dumb,
+            colour: interactive && !no_colour,
             json,
         }
     }

@@ -4,7 +4,7 @@ use ipledger_core::api::{
 use ipledger_core::net::Ip;
 use ipledger_core::store::{Part, Preconditions};
 
-use super::{Universe, class, one_of};
+use super::{Universe, class, one_of, some_class};
 use crate::ledger::{Ledger, Who};
 use crate::rng::Rng;
 
@@ -20,7 +20,7 @@ pub(super) fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option
     }
 }
 
-fn creates_address(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String> {
+pub(super) fn creates_address(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     let ip = *rng.pick(&universe.by_hand);
     let mut address = IPAddress::default();
     address.metadata.name = Ip::parse(ip).map_or("odd".to_owned(), Ip::object_name);
@@ -31,7 +31,7 @@ fn creates_address(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Optio
     if rng.chance(20) {
         address.spec.address = "10.0.0".to_owned();
     }
-    address.spec.class_name = (*rng.pick(&universe.classes)).to_owned();
+    address.spec.class_name = some_class(universe, rng);
     if rng.chance(400) {
         address.spec.reclaim_policy = ReclaimPolicy::Delete;
     }

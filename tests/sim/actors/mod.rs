@@ -5,10 +5,10 @@ mod admin;
 mod hand;
 mod tenant;
 
-use ipledger_core::api::{IPAddressClass, Key, ReclaimPolicy};
+use ipledger_core::api::{IPAddressClass, Key, ReclaimPolicy, names};
 use serde_json::json;
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Who};
 use crate::rng::Rng;
 use crate::third_party;
 
@@ -51,6 +51,26 @@ pub fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String
         2 => hand::act(ledger, rng),
         _ => tenant::break_rules(ledger, rng).or_else(|| admin::break_rules(ledger, rng)),
     }
+}
+
+/// Makes the classes, one of them the default, and half of the addresses that admins make.
+pub fn furnish(universe: &Universe, ledger: &Ledger, rng: &mut Rng) {
+    for (n, name) in universe.classes.iter().enumerate() {
+        let mut class = class(name, rng);
+        if n == 0 {
+            class.metadata.annotations.insert(names::DEFAULT_CLASS.to_owned(), "true".to_owned());
+        }
+        ledger.add(Who::Admin, &class);
+    }
+    for _ in 0..universe.by_hand.len() / 2 {
+        admin::creates_address(universe, ledger, rng);
+    }
+}
+
+/// A class, more often than not the one without a driver.
+fn some_class(universe: &Universe, rng: &mut Rng) -> String {
+    let class = if rng.chance(400) { STATIC } else { *rng.pick(&universe.classes) };
+    class.to_owned()
 }
 
 /// A class as an admin makes it.

@@ -4,7 +4,7 @@ use ipledger_core::api::{
 use ipledger_core::net::Ip;
 use ipledger_core::store::{Part, Preconditions};
 
-use super::{Universe, one_of};
+use super::{Universe, one_of, some_class};
 use crate::ledger::{Ledger, Who};
 use crate::rng::Rng;
 
@@ -19,10 +19,10 @@ fn spec(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> IPAddressClaimSp
         ]),
         ..IPAddressClaimSpec::default()
     };
-    match rng.below(10) {
-        0 | 1 => {}
-        2 => spec.class_name = "none".to_owned(),
-        _ => spec.class_name = (*rng.pick(&universe.classes)).to_owned(),
+    match rng.below(20) {
+        0..=3 => {}
+        4 => spec.class_name = "none".to_owned(),
+        _ => spec.class_name = some_class(universe, rng),
     }
     if rng.chance(150) {
         let by_hand = *rng.pick(&universe.by_hand);

@@ -99,6 +99,8 @@ struct History {
     said_held: BTreeSet<(String, String)>,
     /// Of those reported, the ones whose address was unfit at some time since.
     unfit: BTreeSet<(String, String)>,
+    /// Of the addresses that a claim calls lost, those that served it at some time since.
+    back: BTreeSet<(String, String)>,
     /// Of the reported, those whose address was taken away by force and is not yet back.
     broken: BTreeSet<(String, String)>,
     /// The claims and addresses (by uid) whose status somebody wiped.
@@ -191,6 +193,9 @@ impl Oracle {
         };
         let entries = status.addresses.iter().chain(&status.lost_addresses);
         h.named.insert(uid.clone(), entries.map(|e| e.name.clone()).collect());
+        for entry in &status.lost_addresses {
+            h.back.remove(&(uid.clone(), entry.name.clone()));
+        }
         for entry in &status.addresses {
             let pair = (uid.clone(), entry.name.clone());
             h.reported.insert(pair.clone());
@@ -236,7 +241,7 @@ impl Oracle {
 
     /// Remembers which reported addresses are unfit now, and which broken ones are back.
     fn note_unfit(&mut self) {
-        let History { reported, unfit, broken, claims, .. } = &mut self.history;
+        let History { reported, unfit, back, broken, claims, .. } = &mut self.history;
         for pair in reported.iter() {
             let (uid, name) = pair;
             let Some(claim) = claims.get(uid).and_then(|key| self.claims.get(key)) else {
@@ -250,6 +255,7 @@ impl Oracle {
                     unfit.insert(pair.clone());
                 }
                 Some(address) => {
+                    back.insert(pair.clone());
                     let held = holder(address) == uid;
                     if held && address.metadata.has_finalizer(names::ADDRESS_PROTECTION) {
                         broken.remove(pair);

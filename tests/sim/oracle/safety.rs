@@ -133,7 +133,9 @@ impl Oracle {
                 }
             }
             None => {
-                let took_effect = self.history.named.get(uid).is_some_and(|n| n.contains(name));
+                let h = &self.history;
+                let took_effect = h.named.get(uid).is_some_and(|n| n.contains(name))
+                    && h.said_held.contains(&(uid.to_owned(), before.metadata.uid.clone()));
                 if took_effect && !wiped {
                     out.push(format!(
                         "{key} is undone although its claim had it: its reclaim policy was skipped"
@@ -221,6 +223,13 @@ impl Oracle {
             }
             self.newly_reported(key, now, &entry.name, out);
         }
+        for entry in &status.addresses {
+            let was_lost = before.status.iter().flat_map(|s| &s.lost_addresses).any(|l| l == entry);
+            let pair = (uid.clone(), entry.name.clone());
+            if was_lost && !self.history.back.contains(&pair) {
+                out.push(format!("{key} has {} again, which never came back", entry.name));
+            }
+        }
         for entry in &status.lost_addresses {
             let pair = (uid.clone(), entry.name.clone());
             if reports(before, &entry.name) && !self.history.unfit.contains(&pair) {
@@ -297,7 +306,10 @@ impl Oracle {
             let Some(status) = &claim.status else { continue };
             let mut families = Vec::new();
             for entry in &status.addresses {
-                if let Some(other) = by_name.insert(&entry.name, key) {
+                let broken = (claim.metadata.uid.clone(), entry.name.clone());
+                if !self.history.broken.contains(&broken)
+                    && let Some(other) = by_name.insert(&entry.name, key)
+                {
                     out.push(format!("{other} and {key} both report {}", entry.name));
                 }
                 let Some(family) = family_of(&entry.address) else {

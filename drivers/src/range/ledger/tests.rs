@@ -315,3 +315,16 @@ fn d4_an_ip_with_an_object_of_any_class_spelling_or_name_is_not_handed_out() {
     ]);
     assert_eq!(created(&mut ledger, "one"), ["10.0.0.3", "fd00::2"]);
 }
+
+#[test]
+fn d2_one_address_that_is_taken_moves_every_choice_by_one_and_none_to_the_end() {
+    let names = ["a", "b", "c", "d"];
+    let mut changes = vec![class_of(9).seen()];
+    changes.extend(names.map(|name| claim4(name).seen()));
+    let mut ledger = started(&changes);
+    assert_eq!(created(&mut ledger, "c"), ["10.0.0.3"]);
+    let keys = claims_woken(&mut ledger, &held("10.0.0.1", "other").seen());
+    assert_eq!(keys, woken(&["a", "b", "d"]));
+    let got = names.map(|name| created(&mut ledger, name).join(","));
+    assert_eq!(got, ["10.0.0.2", "10.0.0.4", "10.0.0.3", "10.0.0.5"]);
+}
