@@ -22,7 +22,7 @@ use ipledger_core::api::{Key, Kind};
 use ipledger_core::store::{
     Revision, StoreError, WatchEvent, WatchFrom, WatchOptions, WatchStream,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::event::{Before, Change, Events, Filter, Forgotten};
@@ -78,6 +78,7 @@ impl Inner {
         };
         let begin = begin.map_err(|failure| failure.of_read(&of_kind))?;
         let (queue, reader) = mpsc::unbounded_channel();
+        let (opened, open) = oneshot::channel();
         let follower = Follower {
             inner: self.clone(),
             signals: self.signals.subscribe(),
@@ -88,8 +89,16 @@ impl Inner {
             sync_at: Some(begin.sync_at),
             queue,
             room: Arc::new(Semaphore::new(QUEUE as usize)),
+            opened: Some(opened),
         };
+        let replays = !begin.existing.is_empty();
         tokio::spawn(follower.run(begin.existing));
+        // From here on a compaction must not hurt it. (What exists is read first, so that the reader
+        // must be given its stream.)
+        let patience = self.options.request_timeout;
+        if !replays && timeout(patience, open).await.is_err() {
+            return Err(unavailable(format!("etcd has not opened a watch within {patience:?}")));
+        }
         let stream =
             futures::stream::unfold(reader, |mut reader: mpsc::UnboundedReceiver<Item>| async {
                 // Taking it out frees its room.
@@ -127,6 +136,8 @@ struct Follower {
     sync_at: Option<u64>,
     queue: mpsc::UnboundedSender<Item>,
     room: Arc<Semaphore>,
+    /// Told once that etcd has opened the watch.
+    opened: Option<oneshot::Sender<()>>,
 }
 
 /// Why a watch of etcd is not followed any more.
@@ -176,9 +187,6 @@ impl Follower {
         }
         let mut wait = FIRST_WAIT;
         loop {
-            if self.sync_if_reached().is_err() {
-                return;
-            }
             let before = self.position;
             let member = self.inner.members.current();
             match self.one_watch(member).await {
@@ -310,7 +318,9 @@ impl Follower {
             )));
         }
         if answer.created() {
-            return Ok(());
+            let opened = self.opened.take();
+            let _ = opened.map(|o| o.send(()));
+            return self.sync_if_reached();
         }
         if answer.events().is_empty() {
             // The header of any other answer may be ahead of its events.

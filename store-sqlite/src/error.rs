@@ -103,3 +103,56 @@ pub(crate) fn expired(revision: u64, compacted: u64) -> StoreError {
         reason: format!("{revision} is asked for, the history starts at {compacted}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readers::connect_options;
+    use sqlx::{AssertSqlSafe, ConnectOptions as _};
+
+    /// The error that a statement on the file really gives.
+    async fn error(path: &Path, read_only: bool, statements: &str) -> sqlx::Error {
+        let options = connect_options(path, std::time::Duration::ZERO);
+        let mut connection = options.read_only(read_only).connect().await.unwrap();
+        let sql = AssertSqlSafe(statements.to_owned());
+        sqlx::raw_sql(sql)
+            .execute(&mut connection)
+            .await
+            .unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn each_failure_is_told_apart_and_says_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let text = folder.path().join("b.db");
+        std::fs::write(&path, "").unwrap();
+        std::fs::write(&text, "no database at all ".repeat(100)).unwrap();
+        let fill = "PRAGMA max_page_count = 2; CREATE TABLE a (b); \
+                    INSERT INTO a VALUES (randomblob(9999))";
+        let cases = [
+            (
+                error(&path, true, "CREATE TABLE a (b)").await,
+                Fault::ReadOnly,
+                "writable",
+            ),
+            (error(&path, false, fill).await, Fault::Full, "free space"),
+            (
+                error(&text, false, "SELECT * FROM a").await,
+                Fault::NotADatabase,
+                "backup",
+            ),
+        ];
+        for (error, fault, advice) in cases {
+            assert_eq!(Fault::of(&error), fault, "{error}");
+            let told = unavailable(&path, &error);
+            assert!(matches!(told, StoreError::Unavailable { .. }), "{told:?}");
+            assert!(told.to_string().contains(advice), "{told}");
+        }
+        let fault_of_ours = error(&path, false, "SELECT nonsense").await;
+        assert!(matches!(
+            unavailable(&path, &fault_of_ours),
+            StoreError::Internal { .. }
+        ));
+    }
+}

@@ -279,6 +279,42 @@ async fn a_statement_that_fails_in_a_batch_leaves_nothing_of_it_behind() {
 }
 
 #[tokio::test]
+async fn after_a_commit_that_failed_the_outcome_is_unknown_and_the_store_goes_on() {
+    let folder = Folder::new();
+    let store = open(&folder.file()).await;
+    let first = store.create(address("ip-1", 1)).await.unwrap();
+    let mut connection = raw(&folder.file()).await;
+    // A reference that is looked at only by COMMIT, which then fails inside the transaction.
+    sql(
+        &mut connection,
+        "CREATE TABLE fault (id INTEGER REFERENCES fault_target (id) DEFERRABLE INITIALLY DEFERRED); \
+         CREATE TABLE fault_target (id INTEGER PRIMARY KEY); \
+         CREATE TRIGGER fault BEFORE INSERT ON objects WHEN new.name = 'ip-5' \
+         BEGIN INSERT INTO fault VALUES (7); END",
+    )
+    .await;
+    let (written, refused) = tokio::join!(
+        store.create(address("ip-5", 1)),
+        store.create(address("ip-1", 2))
+    );
+    assert!(
+        matches!(&written, Err(StoreError::OutcomeUnknown { key: k, .. }) if *k == key("ip-5"))
+    );
+    // It was refused for what the failed batch had read.
+    assert!(
+        matches!(refused, Err(StoreError::Unavailable { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(
+        number(&mut connection, "SELECT count(*) FROM events").await,
+        1
+    );
+    sql(&mut connection, "DROP TRIGGER fault").await;
+    let next = store.create(address("ip-5", 1)).await.unwrap();
+    assert_eq!(revision(&next).0, revision(&first).0 + 1);
+}
+
+#[tokio::test]
 async fn a_caller_that_gives_up_disturbs_nobody() {
     let folder = Folder::new();
     let store = open(&folder.file()).await;

@@ -18,6 +18,8 @@ use crate::tools;
 pub struct EtcdOptions {
     /// Wait for the disk with every write, as a real one must. Tests of logic need not.
     pub fsync: bool,
+    /// Speak TLS with clients, with a certificate that it makes itself ([`Etcd::authority`]).
+    pub tls: bool,
     /// More arguments of the program.
     pub arguments: Vec<String>,
 }
@@ -29,6 +31,8 @@ pub struct Etcd {
     data: PathBuf,
     client_port: u16,
     peer_port: u16,
+    /// Tells plainly whether it is healthy, also where clients need TLS.
+    metrics_port: u16,
     number: usize,
     /// All members with their peer URLs.
     cluster: String,
@@ -48,6 +52,15 @@ impl Etcd {
     /// `HOST:PORT` for clients.
     pub fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.client_port)
+    }
+
+    /// The certificate that signs the one of its TLS.
+    ///
+    /// # Panics
+    /// It was not started with TLS.
+    pub fn authority(&self) -> String {
+        let file = self.data.join("fixtures/client/cert.pem");
+        std::fs::read_to_string(file).expect("etcd has made a certificate")
     }
 
     /// Starts it again after a stop, on the same ports and data, and waits until it is ready.
@@ -127,7 +140,10 @@ impl Etcd {
     }
 
     fn launch(&mut self) {
-        let (clients, peers) = (url(self.client_port), url(self.peer_port));
+        let (mut clients, peers) = (url(self.client_port), url(self.peer_port));
+        if self.options.tls {
+            clients = clients.replace("http:", "https:");
+        }
         let mut arguments = vec![
             format!("--name={}", name(self.number)),
             format!("--data-dir={}", self.data.display()),
@@ -136,8 +152,12 @@ impl Etcd {
             format!("--listen-peer-urls={peers}"),
             format!("--initial-advertise-peer-urls={peers}"),
             format!("--initial-cluster={}", self.cluster),
+            format!("--listen-metrics-urls={}", url(self.metrics_port)),
             "--log-level=warn".to_owned(),
         ];
+        if self.options.tls {
+            arguments.push("--auto-tls".to_owned());
+        }
         if !self.options.fsync {
             arguments.push("--unsafe-no-fsync".to_owned());
         }
@@ -151,7 +171,7 @@ impl Etcd {
     }
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
-        let port = self.client_port;
+        let port = self.metrics_port;
         let process = self.process.as_mut().expect("etcd was started");
         process.wait_until(|| is_healthy(port))
     }
@@ -175,6 +195,7 @@ pub fn cluster(members: usize, options: &EtcdOptions) -> Option<Vec<Etcd>> {
                     programs: programs.clone(),
                     client_port: free_port(),
                     peer_port: free_port(),
+                    metrics_port: free_port(),
                     number,
                     cluster: String::new(),
                     options: options.clone(),

@@ -382,6 +382,16 @@ fn the_same_object_in_two_files_is_reported() {
 }
 
 #[test]
+fn the_quickstart_is_good() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/quickstart.yaml");
+    let found = load(&[PathBuf::from(file)], "default", Check::Creation);
+    assert_eq!(found.len(), 8);
+    for document in found {
+        document.unwrap();
+    }
+}
+
+#[test]
 fn deleting_asks_for_no_more_than_a_name() {
     let mut reader = Reader::new("default", Check::Identity);
     reader.add_file("m.yaml", &claim("  familly: IPv5\n"));

@@ -1,0 +1,81 @@
+//! A cluster of three of which one fails.
+
+use std::time::{Duration, Instant};
+
+use ipledger_core::api::Kind;
+use ipledger_core::store::{ListOptions, Store};
+use ipledger_tests::etcd::{Etcd, EtcdOptions, cluster, leader};
+
+use crate::cases;
+use crate::load::{Load, eventually, open};
+
+cases![
+    a_cluster_that_loses_its_leader_under_load_loses_no_write_and_no_event,
+    a_cluster_whose_leader_is_frozen_goes_on,
+    a_frozen_member_in_use_is_left_for_another,
+    a_member_that_is_down_from_the_start_is_passed_over,
+];
+
+fn three() -> Vec<Etcd> {
+    cluster(3, &EtcdOptions::default()).unwrap()
+}
+
+/// All members, this one first, so that it is the one in use.
+fn endpoints(members: &[Etcd], first: usize) -> Vec<String> {
+    let places = (0..members.len()).map(|n| (first + n) % members.len());
+    places.map(|n| members[n].endpoint()).collect()
+}
+
+async fn a_cluster_that_loses_its_leader_under_load_loses_no_write_and_no_event() {
+    let mut members = three();
+    let first = leader(&members).await;
+    let store = open(endpoints(&members, first)).await;
+    let load = Load::start(&store).await;
+    for _ in 0..2 {
+        load.more(50).await;
+        let place = leader(&members).await;
+        members[place].kill();
+        load.more(50).await;
+        members[place].start_again();
+    }
+    load.more(50).await;
+    load.finish().await;
+}
+
+async fn a_cluster_whose_leader_is_frozen_goes_on() {
+    let members = three();
+    let place = leader(&members).await;
+    // A member that only follows is in use.
+    let store = open(endpoints(&members, (place + 1) % 3)).await;
+    let load = Load::start(&store).await;
+    load.more(50).await;
+    members[place].freeze();
+    load.more(50).await;
+    members[place].thaw();
+    load.more(50).await;
+    load.finish().await;
+}
+
+async fn a_frozen_member_in_use_is_left_for_another() {
+    let members = three();
+    let used = (leader(&members).await + 1) % 3;
+    let store = open(endpoints(&members, used)).await;
+    let load = Load::start(&store).await;
+    load.more(50).await;
+    members[used].freeze();
+    load.more(50).await;
+    load.finish().await;
+    members[used].thaw();
+}
+
+async fn a_member_that_is_down_from_the_start_is_passed_over() {
+    let mut members = three();
+    let down = (leader(&members).await + 1) % 3;
+    members[down].stop();
+    let start = Instant::now();
+    let store = open(endpoints(&members, down)).await;
+    let options = ListOptions::default();
+    eventually(|| store.list(Kind::IPAddressClaim, &options)).await;
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(3), "it took {took:?}");
+}
