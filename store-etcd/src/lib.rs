@@ -33,6 +33,7 @@ mod list;
 mod members;
 mod open;
 mod options;
+mod recent;
 mod token;
 mod value;
 mod watch;
@@ -78,6 +79,7 @@ struct Inner {
     keys: Keys,
     members: Members,
     server: Server,
+    recent: recent::Recent,
     signals: tokio::sync::watch::Sender<Signal>,
 }
 
@@ -166,7 +168,10 @@ impl Store for EtcdStore {
         }
         let raw = raw.ok_or_else(|| write::not_found(key))?;
         match Value::read(key, raw.revision, &raw.value) {
-            Value::Object(object) => Ok(Arc::unwrap_or_clone(object)),
+            Value::Object(object) => {
+                self.inner.recent.put(&object, raw.value.len());
+                Ok(Object::clone(&object))
+            }
             Value::Gone(_) => Err(write::not_found(key)),
             Value::Unreadable { reason, .. } => Err(value::corrupt(key, &reason)),
         }

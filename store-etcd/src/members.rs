@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::failure::Failure;
-use crate::options::Options;
+use crate::open::OpenError;
+use crate::options::{Options, Tls};
 
 /// etcd cuts off who pings more often than each five seconds.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -47,16 +48,14 @@ impl Members {
     /// Connects to nobody yet.
     ///
     /// # Errors
-    /// Which endpoint, or what of the TLS options, cannot be used.
-    pub(crate) fn new(options: &Options) -> Result<Members, String> {
+    /// `BadOption`: an endpoint or the TLS options cannot be used.
+    pub(crate) fn new(options: &Options) -> Result<Members, OpenError> {
         if options.endpoints.is_empty() {
-            return Err("no endpoint is given".to_owned());
+            return Err(bad("endpoints", "none is given"));
         }
         let all = options.endpoints.iter().map(|address| {
-            let endpoint =
-                endpoint(address, options).map_err(|e| format!("endpoint {address}: {e}"))?;
             Ok(Member {
-                endpoint,
+                endpoint: endpoint(address, options)?,
                 client: OnceCell::new(),
             })
         });
@@ -67,7 +66,7 @@ impl Members {
                 .with_auto_token_refresh(true);
         }
         Ok(Members {
-            all: all.collect::<Result<_, String>>()?,
+            all: all.collect::<Result<_, OpenError>>()?,
             current: AtomicUsize::new(0),
             connect,
             request_timeout: options.request_timeout,
@@ -162,35 +161,49 @@ impl Members {
     }
 }
 
-fn endpoint(address: &str, options: &Options) -> Result<Endpoint, String> {
+fn endpoint(address: &str, options: &Options) -> Result<Endpoint, OpenError> {
     let scheme = if options.tls.is_some() {
         "https"
     } else {
         "http"
     };
     let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
-        .map_err(|e| e.to_string())?
+        .map_err(|e| bad("endpoints", format!("`{address}`: {e}; write HOST:PORT")))?
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
         .keep_alive_while_idle(true);
     if let Some(tls) = &options.tls {
-        let mut config = ClientTlsConfig::new();
-        config = match &tls.ca {
-            Some(pem) => config.ca_certificate(Certificate::from_pem(pem)),
-            None => config.with_native_roots(),
-        };
-        if let Some(own) = &tls.identity {
-            config = config.identity(Identity::from_pem(&own.certificate, &own.key));
-        }
-        if let Some(name) = &tls.server_name {
-            config = config.domain_name(name);
-        }
-        endpoint = endpoint.tls_config(config).map_err(|e| {
-            let cause = std::error::Error::source(&e).map(ToString::to_string);
-            format!("TLS: {}", cause.unwrap_or_else(|| e.to_string()))
+        endpoint = endpoint.tls_config(tls_config(tls)).map_err(|e| {
+            let cause =
+                std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
+            bad(
+                "tls",
+                format!("{cause}; certificates and key must be in PEM form"),
+            )
         })?;
     }
     Ok(endpoint)
+}
+
+fn tls_config(tls: &Tls) -> ClientTlsConfig {
+    let mut config = match &tls.ca {
+        Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
+        None => ClientTlsConfig::new().with_native_roots(),
+    };
+    if let Some(own) = &tls.identity {
+        config = config.identity(Identity::from_pem(&own.certificate, &own.key));
+    }
+    if let Some(name) = &tls.server_name {
+        config = config.domain_name(name);
+    }
+    config
+}
+
+fn bad(option: &'static str, reason: impl Into<String>) -> OpenError {
+    OpenError::BadOption {
+        option,
+        reason: reason.into(),
+    }
 }

@@ -12,10 +12,13 @@ use crate::keys::Keys;
 use crate::kv;
 use crate::members::Members;
 use crate::options::Options;
+use crate::recent::Recent;
 use crate::{Inner, Server, Signal};
 
 /// The oldest version whose answers to progress requests never overtake events.
 const OLDEST: (u64, u64, u64) = (3, 5, 13);
+/// Part of what etcd says when it has none.
+const NO_LEADER: &str = "no leader";
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Why a ledger in etcd could not be opened.
@@ -82,9 +85,11 @@ pub enum OpenError {
 
 /// Opens the ledger, waiting as long as a request may take for a cluster that is just starting.
 pub(crate) async fn open(options: Options) -> Result<Arc<Inner>, OpenError> {
-    let bad = |option| move |reason| OpenError::BadOption { option, reason };
-    let keys = Keys::new(&options.prefix).map_err(bad("prefix"))?;
-    let members = Members::new(&options).map_err(bad("endpoints"))?;
+    let keys = Keys::new(&options.prefix).map_err(|reason| OpenError::BadOption {
+        option: "prefix",
+        reason,
+    })?;
+    let members = Members::new(&options)?;
     let deadline = Instant::now() + options.request_timeout;
     let (server, revision) = loop {
         match attempt(&options, &members, &keys).await {
@@ -102,6 +107,7 @@ pub(crate) async fn open(options: Options) -> Result<Arc<Inner>, OpenError> {
         keys,
         members,
         server,
+        recent: Recent::default(),
         signals,
     }))
 }
@@ -137,7 +143,11 @@ async fn attempt(
     }
     let Some((server, has_leader)) = server else {
         let endpoints = endpoints();
-        return Err(OpenError::Unreachable { endpoints, reason });
+        return Err(if reason.contains(NO_LEADER) {
+            OpenError::NoLeader { endpoints }
+        } else {
+            OpenError::Unreachable { endpoints, reason }
+        });
     };
     if !has_leader {
         let endpoints = endpoints();
@@ -157,7 +167,7 @@ async fn attempt(
         Err(Failure::Denied(reason)) => Err(OpenError::WrongCredentials { reason }),
         Err(failure) => {
             let (endpoints, reason) = (endpoints(), said(failure));
-            Err(if reason.contains("no leader") {
+            Err(if reason.contains(NO_LEADER) {
                 OpenError::NoLeader { endpoints }
             } else {
                 OpenError::Unusable { endpoints, reason }

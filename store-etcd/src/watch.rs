@@ -97,7 +97,9 @@ impl Inner {
         // must be given its stream.)
         let patience = self.options.request_timeout;
         if !replays && timeout(patience, open).await.is_err() {
-            return Err(unavailable(format!("etcd has not opened a watch within {patience:?}")));
+            return Err(unavailable(format!(
+                "etcd has not opened a watch within {patience:?}"
+            )));
         }
         let stream =
             futures::stream::unfold(reader, |mut reader: mpsc::UnboundedReceiver<Item>| async {
@@ -393,7 +395,9 @@ impl Follower {
         if self.sync_at.is_none() {
             self.told = self.position;
             let bookmark = WatchEvent::Bookmark(Revision(self.position));
-            self.queue.send((Ok(bookmark), None)).map_err(|_| End::Over)?;
+            self.queue
+                .send((Ok(bookmark), None))
+                .map_err(|_| End::Over)?;
         }
         Ok(())
     }

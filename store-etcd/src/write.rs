@@ -6,22 +6,30 @@ use ipledger_core::api::{Key, Object};
 use ipledger_core::store::rules::{self, Birth, Outcome};
 use ipledger_core::store::{Deletion, Part, Preconditions, Revision, StoreError};
 
-use crate::{Inner, Server};
 use crate::failure::unavailable;
 use crate::kv::{self, Raw, Swap};
 use crate::value::{self, Value, corrupt};
+use crate::{Inner, Server};
 
 /// How often a swap is tried that only other writers can make fail. Each time one of them has
 /// succeeded.
 const TRIES: usize = 100;
 
-/// What is to be stored.
-enum Write {
-    Object(Object),
-    /// The object with a deletion mark. It is not measured: one at the limit must be deletable.
-    Marked(Object),
-    /// The object is removed; its last state.
-    Grave(Object),
+/// What is to become of the value under a key.
+enum Decision {
+    /// Nothing.
+    Keep(Object),
+    Store(Object),
+    /// Store the object with a deletion mark. It is not measured: one at the limit must be deletable.
+    Mark(Object),
+    /// Take the object away; this is its last state.
+    Bury(Object),
+}
+
+/// The object as a write has left it.
+enum Done {
+    There(Object),
+    Gone(Object),
 }
 
 impl Inner {
@@ -36,10 +44,16 @@ impl Inner {
         let mut expected = 0;
         for _ in 0..TRIES {
             let raw = match self.put(&key, expected, &bytes).await? {
-                Swap::Done(revision) if self.server == Server::Kine && expected == 0 => {
-                    return self.as_created(at(object, revision)).await;
+                Swap::Done(revision) => {
+                    let created = match self.server {
+                        Server::Kine if expected == 0 => {
+                            self.as_created(at(object, revision)).await?
+                        }
+                        _ => at(object, revision),
+                    };
+                    self.recent.put(&Arc::new(created.clone()), bytes.len());
+                    return Ok(created);
                 }
-                Swap::Done(revision) => return Ok(at(object, revision)),
                 Swap::Lost(Some(raw)) => raw,
                 Swap::Lost(None) => {
                     expected = 0;
@@ -69,18 +83,22 @@ impl Inner {
     /// the one that it wrote. So the object is read again.
     async fn as_created(&self, object: Object) -> Result<Object, StoreError> {
         let key = object.key();
-        let unknown = |e: StoreError| StoreError::OutcomeUnknown {
-            key: key.clone(),
-            reason: format!("it was created, but its revision could not be read: {e}"),
-        };
-        let raw = self.read(&key).await.map_err(unknown)?;
-        Ok(match raw.map(|raw| Value::read(&key, raw.revision, &raw.value)) {
-            Some(Value::Object(current)) if current.metadata.uid == object.metadata.uid => {
-                Arc::unwrap_or_clone(current)
-            }
-            // It is gone already.
-            _ => object,
-        })
+        let raw = self
+            .read(&key)
+            .await
+            .map_err(|e| StoreError::OutcomeUnknown {
+                key: key.clone(),
+                reason: format!("it was created, but its revision could not be read: {e}"),
+            })?;
+        Ok(
+            match raw.map(|raw| Value::read(&key, raw.revision, &raw.value)) {
+                Some(Value::Object(current)) if current.metadata.uid == object.metadata.uid => {
+                    Arc::unwrap_or_clone(current)
+                }
+                // It is gone already.
+                _ => object,
+            },
+        )
     }
 
     pub(crate) async fn update(
@@ -89,26 +107,19 @@ impl Inner {
         part: Part,
     ) -> Result<Object, StoreError> {
         let key = new.key();
-        let mut raw = self.read(&key).await?;
-        for _ in 0..TRIES {
-            let current = match found(&key, raw)? {
-                (Value::Object(current), _) => current,
-                (Value::Unreadable { reason, .. }, _) => return Err(corrupt(&key, &reason)),
-                (Value::Gone(_), _) => return Err(not_found(&key)),
-            };
-            let expected = current.revision().unwrap_or_default().0;
+        let decide = |value: &Value, _| match value {
             // After a swap that was lost to another writer this says `Conflict`.
-            let write = match rules::update(&current, new.clone(), part)? {
-                Outcome::Unchanged => return Ok(Arc::unwrap_or_clone(current)),
-                Outcome::Write(next) => Write::Object(next),
-                Outcome::Remove(last) => Write::Grave(last),
-            };
-            raw = match self.swap(&key, expected, write).await? {
-                Ok(stored) => return Ok(stored),
-                Err(raw) => raw,
-            };
+            Value::Object(current) => Ok(match rules::update(current, new.clone(), part)? {
+                Outcome::Unchanged => Decision::Keep(Object::clone(current)),
+                Outcome::Write(next) => Decision::Store(next),
+                Outcome::Remove(last) => Decision::Bury(last),
+            }),
+            Value::Unreadable { reason, .. } => Err(corrupt(&key, reason)),
+            Value::Gone(_) => Err(not_found(&key)),
+        };
+        match self.decide_and_swap(&key, decide).await? {
+            Done::There(object) | Done::Gone(object) => Ok(object),
         }
-        Err(contended(&key))
     }
 
     pub(crate) async fn delete(
@@ -117,33 +128,99 @@ impl Inner {
         preconditions: &Preconditions,
     ) -> Result<Deletion, StoreError> {
         let now = (self.options.now)();
-        let mut raw = self.read(key).await?;
+        let decide = |value: &Value, revision| match value {
+            Value::Object(current) => Ok(match rules::delete(current, preconditions, now)? {
+                Outcome::Unchanged => Decision::Keep(Object::clone(current)),
+                Outcome::Write(marked) => Decision::Mark(marked),
+                Outcome::Remove(last) => Decision::Bury(last),
+            }),
+            Value::Unreadable { uid, .. } => {
+                let at = Some(Revision(revision));
+                rules::check_preconditions(key, uid, at, preconditions)?;
+                Ok(Decision::Bury(rules::remains(key, uid)))
+            }
+            Value::Gone(_) => Err(not_found(key)),
+        };
+        Ok(match self.decide_and_swap(key, decide).await? {
+            Done::There(object) => Deletion::Finalizing(object),
+            Done::Gone(object) => Deletion::Gone(object),
+        })
+    }
+
+    /// Decides on what stands under the key and does it, again and again until nobody comes between.
+    async fn decide_and_swap(
+        self: &Arc<Self>,
+        key: &Key,
+        decide: impl Fn(&Value, u64) -> Result<Decision, StoreError> + Send,
+    ) -> Result<Done, StoreError> {
+        let mut raw = match self.decide_on_recent(key, &decide) {
+            Some((revision, decision)) => match self.act(key, revision, decision).await? {
+                Ok(done) => return Ok(done),
+                Err(raw) => raw,
+            },
+            None => self.read(key).await?,
+        };
         for _ in 0..TRIES {
-            let (expected, write) = match found(key, raw)? {
-                (Value::Object(current), revision) => {
-                    match rules::delete(&current, preconditions, now)? {
-                        Outcome::Unchanged => {
-                            return Ok(Deletion::Finalizing(Arc::unwrap_or_clone(current)));
-                        }
-                        Outcome::Write(marked) => (revision, Write::Marked(marked)),
-                        Outcome::Remove(last) => (revision, Write::Grave(last)),
-                    }
-                }
-                (Value::Unreadable { uid, .. }, revision) => {
-                    let at = Some(Revision(revision));
-                    rules::check_preconditions(key, &uid, at, preconditions)?;
-                    (revision, Write::Grave(rules::remains(key, &uid)))
-                }
-                (Value::Gone(_), _) => return Err(not_found(key)),
-            };
-            let gone = matches!(write, Write::Grave(_));
-            raw = match self.swap(key, expected, write).await? {
-                Ok(last) if gone => return Ok(Deletion::Gone(last)),
-                Ok(marked) => return Ok(Deletion::Finalizing(marked)),
+            let found = raw.ok_or_else(|| not_found(key))?;
+            let value = Value::read(key, found.revision, &found.value);
+            let decision = decide(&value, found.revision)?;
+            raw = match self.act(key, found.revision, decision).await? {
+                Ok(done) => return Ok(done),
                 Err(raw) => raw,
             };
         }
         Err(contended(key))
+    }
+
+    /// A swap, decided on what this store knows; it may be old, which the swap finds out. `None` if
+    /// nothing is known, or if the answer would be anything else than a swap.
+    fn decide_on_recent(
+        &self,
+        key: &Key,
+        decide: impl Fn(&Value, u64) -> Result<Decision, StoreError>,
+    ) -> Option<(u64, Decision)> {
+        let recent = self.recent.get(key)?;
+        let revision = recent.revision()?.0;
+        match decide(&Value::Object(recent), revision) {
+            Ok(Decision::Keep(_)) | Err(_) => None,
+            Ok(decision) => Some((revision, decision)),
+        }
+    }
+
+    /// Does what was decided if the key is still at this revision; else returns what stands there.
+    async fn act(
+        self: &Arc<Self>,
+        key: &Key,
+        expected: u64,
+        decision: Decision,
+    ) -> Result<Result<Done, Option<Raw>>, StoreError> {
+        let (object, bytes, is_grave) = match decision {
+            Decision::Keep(object) => return Ok(Ok(Done::There(object))),
+            Decision::Store(next) => {
+                let bytes = value::of_object(&next, self.options.max_object_bytes)?;
+                (next, bytes, false)
+            }
+            Decision::Mark(next) => {
+                let bytes = value::of_object(&next, usize::MAX)?;
+                (next, bytes, false)
+            }
+            Decision::Bury(last) => {
+                let bytes = value::of_grave(&last)?;
+                (last, bytes, true)
+            }
+        };
+        let revision = match self.put(key, expected, &bytes).await? {
+            Swap::Done(revision) => revision,
+            Swap::Lost(raw) => return Ok(Err(raw)),
+        };
+        let object = at(object, revision);
+        Ok(Ok(if is_grave {
+            self.clear_away(self.keys.of(key), revision);
+            Done::Gone(object)
+        } else {
+            self.recent.put(&Arc::new(object.clone()), bytes.len());
+            Done::There(object)
+        }))
     }
 
     async fn read(&self, key: &Key) -> Result<Option<Raw>, StoreError> {
@@ -156,40 +233,6 @@ impl Inner {
         put.map_err(|failure| failure.of_write(key))
     }
 
-    /// Writes if the key is still at this revision, and returns the object with its new one; or
-    /// else what stands there now.
-    async fn swap(
-        self: &Arc<Self>,
-        key: &Key,
-        expected: u64,
-        write: Write,
-    ) -> Result<Result<Object, Option<Raw>>, StoreError> {
-        let is_grave = matches!(write, Write::Grave(_));
-        let (object, bytes) = match write {
-            Write::Object(next) => {
-                let bytes = value::of_object(&next, self.options.max_object_bytes)?;
-                (next, bytes)
-            }
-            Write::Marked(next) => {
-                let bytes = value::of_object(&next, usize::MAX)?;
-                (next, bytes)
-            }
-            Write::Grave(last) => {
-                let bytes = value::of_grave(&last)?;
-                (last, bytes)
-            }
-        };
-        match self.put(key, expected, &bytes).await? {
-            Swap::Done(revision) => {
-                if is_grave {
-                    self.clear_away(self.keys.of(key), revision);
-                }
-                Ok(Ok(at(object, revision)))
-            }
-            Swap::Lost(raw) => Ok(Err(raw)),
-        }
-    }
-
     /// Removes a grave in the background. If that fails, it lies there until somebody lists it
     /// again or creates an object over it; nobody sees it.
     pub(crate) fn clear_away(self: &Arc<Self>, key: Vec<u8>, revision: u64) {
@@ -200,12 +243,6 @@ impl Inner {
             }
         });
     }
-}
-
-/// What stands under the key, with its revision.
-fn found(key: &Key, raw: Option<Raw>) -> Result<(Value, u64), StoreError> {
-    let raw = raw.ok_or_else(|| not_found(key))?;
-    Ok((Value::read(key, raw.revision, &raw.value), raw.revision))
 }
 
 pub(crate) fn not_found(key: &Key) -> StoreError {

@@ -84,6 +84,8 @@ pub(crate) async fn open(
         let mut watcher = watcher?;
         match watcher.next().await {
             Ok(event) => event.map(|event| (Ok(event), Some(watcher))),
+            // A read that the end of the store cut short is no error of the watch.
+            Err(_) if watcher.tail.borrow().closed => None,
             Err(e) => Some((Err(e), None)),
         }
     });

@@ -177,7 +177,6 @@ async fn the_write_ahead_log_stays_small() {
 async fn two_processes_that_both_write_get_on_and_neither_starves() {
     let folder = Folder::new();
     let stores = [open(&folder.file()).await, open(&folder.file()).await];
-    let began = Instant::now();
     let slowest = AtomicU64::new(0);
     let all = stores.iter().enumerate().flat_map(|(s, store)| {
         let slowest = &slowest;
@@ -195,10 +194,6 @@ async fn two_processes_that_both_write_get_on_and_neither_starves() {
     });
     join_all(all).await;
     assert_eq!(list(&stores[0], &ListOptions::default()).await.len(), 320);
-    println!(
-        "320 writes in {:?}, the slowest {slowest:?} ms",
-        began.elapsed()
-    );
     let slowest = slowest.into_inner();
     assert!(slowest < 3_000, "a write took {slowest} ms");
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use ipledger_core::store::{ListOptions, ReadAt, Revision, Store, StoreError, WatchEvent};
 use ipledger_core::api::Kind;
+use ipledger_core::store::{ListOptions, ReadAt, Revision, Store, StoreError, WatchEvent};
 use ipledger_tests::etcd::{Etcd, EtcdOptions, compact};
 use tokio::time::{sleep, timeout};
 
@@ -19,7 +19,11 @@ cases![
 ];
 
 async fn now(store: &dyn Store) -> Revision {
-    store.list(Kind::IPAddressClaim, &ListOptions::default()).await.unwrap().revision
+    store
+        .list(Kind::IPAddressClaim, &ListOptions::default())
+        .await
+        .unwrap()
+        .revision
 }
 
 async fn compaction_all_the_time_under_load_hurts_no_watch() {
@@ -49,7 +53,11 @@ async fn a_reader_that_stopped_is_expired_when_etcd_compacts_what_it_has_not_rea
     compact(&etcd.endpoint(), end.0).await;
     let (mut read, mut seen) = (0, from);
     let error = loop {
-        match timeout(PATIENCE, stream.next()).await.unwrap().expect("an error comes first") {
+        match timeout(PATIENCE, stream.next())
+            .await
+            .unwrap()
+            .expect("an error comes first")
+        {
             Ok(event) => {
                 if let WatchEvent::Applied(object) = &event {
                     read += 1;
@@ -62,12 +70,21 @@ async fn a_reader_that_stopped_is_expired_when_etcd_compacts_what_it_has_not_rea
         }
     };
     assert!(matches!(error, StoreError::Expired { .. }), "{error}");
-    assert!(read >= 1_000 && seen < end, "{read} events are read, up to {seen}");
-    assert!(timeout(PATIENCE, stream.next()).await.unwrap().is_none(), "something follows the error");
+    assert!(
+        read >= 1_000 && seen < end,
+        "{read} events are read, up to {seen}"
+    );
+    assert!(
+        timeout(PATIENCE, stream.next()).await.unwrap().is_none(),
+        "something follows the error"
+    );
 }
 
 async fn a_watch_that_was_away_during_a_compaction_is_expired() {
-    assert!(matches!(after_an_absence(true).await, Err(StoreError::Expired { .. })));
+    assert!(matches!(
+        after_an_absence(true).await,
+        Err(StoreError::Expired { .. })
+    ));
 }
 
 async fn a_watch_that_was_away_without_a_compaction_goes_on() {
@@ -96,7 +113,14 @@ async fn after_an_absence(compacted: bool) -> Result<WatchEvent, StoreError> {
         match timeout(PATIENCE, stream.next()).await.unwrap().unwrap() {
             Ok(WatchEvent::Synced(_) | WatchEvent::Bookmark(_)) => {}
             Ok(event) => {
-                assert_eq!(direct.get(&key("counter"), ReadAt::Latest).await.unwrap().fields["spec"]["count"], 10);
+                assert_eq!(
+                    direct
+                        .get(&key("counter"), ReadAt::Latest)
+                        .await
+                        .unwrap()
+                        .fields["spec"]["count"],
+                    10
+                );
                 return Ok(event);
             }
             Err(e) => return Err(e),
@@ -129,7 +153,9 @@ mod relay {
                     }
                     let (to, mut state) = (to.clone(), state.subscribe());
                     tokio::spawn(async move {
-                        let Ok(mut to) = TcpStream::connect(to).await else { return };
+                        let Ok(mut to) = TcpStream::connect(to).await else {
+                            return;
+                        };
                         tokio::select! {
                             _ = tokio::io::copy_bidirectional(&mut from, &mut to) => {}
                             _ = state.wait_for(|open| !open) => {}

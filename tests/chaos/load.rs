@@ -46,7 +46,9 @@ fn count(object: &Object) -> u64 {
 }
 
 /// Repeats a read until the store is there again.
-pub(crate) async fn eventually<T, F: Future<Output = Result<T, StoreError>>>(call: impl Fn() -> F) -> T {
+pub(crate) async fn eventually<T, F: Future<Output = Result<T, StoreError>>>(
+    call: impl Fn() -> F,
+) -> T {
     let read = async {
         loop {
             match call().await {
@@ -56,7 +58,9 @@ pub(crate) async fn eventually<T, F: Future<Output = Result<T, StoreError>>>(cal
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, read).await.expect("the store is there again")
+    timeout(PATIENCE, read)
+        .await
+        .expect("the store is there again")
 }
 
 /// Adds one to the counter, whatever happens meanwhile, and returns what it then is.
@@ -66,11 +70,15 @@ pub(crate) async fn add_one(store: &EtcdStore, name: &str) -> u64 {
         let current = eventually(|| store.get(&key, ReadAt::Latest)).await;
         let wanted = count(&current) + 1;
         let mut next = current;
-        next.fields.insert("spec".to_owned(), json!({"count": wanted}));
+        next.fields
+            .insert("spec".to_owned(), json!({"count": wanted}));
         match store.update(next, Part::Main).await {
             Ok(stored) => return count(&stored),
             Err(e) => assert!(
-                matches!(e.class(), ErrorClass::Retry | ErrorClass::Refresh | ErrorClass::Unknown),
+                matches!(
+                    e.class(),
+                    ErrorClass::Retry | ErrorClass::Refresh | ErrorClass::Unknown
+                ),
                 "{e}"
             ),
         }
@@ -92,11 +100,15 @@ impl Load {
         for name in &names {
             store.create(claim(name)).await.unwrap();
         }
-        let from = store.list(CLAIMS, &ListOptions::default()).await.unwrap().revision;
+        let from = store
+            .list(CLAIMS, &ListOptions::default())
+            .await
+            .unwrap()
+            .revision;
         let reader = tokio::spawn(read(watch(store, from).await, from));
         let stop = Arc::new(AtomicBool::new(false));
         let acknowledged = Arc::new(AtomicU64::new(0));
-        let writers = names.into_iter().map(|name| {
+        let write = |name: String| {
             let (store, stop, acknowledged) = (store.clone(), stop.clone(), acknowledged.clone());
             tokio::spawn(async move {
                 let mut last = 0;
@@ -108,8 +120,15 @@ impl Load {
                 }
                 (name, last)
             })
-        });
-        Load { stop, acknowledged, writers: writers.collect(), reader, store: store.clone() }
+        };
+        let writers = names.into_iter().map(write).collect();
+        Load {
+            stop,
+            acknowledged,
+            writers,
+            reader,
+            store: store.clone(),
+        }
     }
 
     /// Waits until so many more writes are acknowledged.
@@ -129,7 +148,10 @@ impl Load {
         self.stop.store(true, SeqCst);
         let mut acknowledged = BTreeMap::new();
         for writer in self.writers {
-            let (name, last) = timeout(PATIENCE, writer).await.expect("the writers end").unwrap();
+            let (name, last) = timeout(PATIENCE, writer)
+                .await
+                .expect("the writers end")
+                .unwrap();
             acknowledged.insert(name, last);
         }
         // An abandoned write may still land before this one; none can after.
@@ -137,10 +159,16 @@ impl Load {
             add_one(&self.store, name).await;
         }
         let end = create_end(&self.store).await;
-        let seen = timeout(PATIENCE, self.reader).await.expect("the watch reaches the end").unwrap();
+        let seen = timeout(PATIENCE, self.reader)
+            .await
+            .expect("the watch reaches the end")
+            .unwrap();
         for (name, last) in acknowledged {
             let object = self.store.get(&key(&name), ReadAt::Latest).await.unwrap();
-            assert!(count(&object) > last, "{name}: {last} was acknowledged and is lost");
+            assert!(
+                count(&object) > last,
+                "{name}: {last} was acknowledged and is lost"
+            );
             assert_eq!(seen[&name], count(&object), "{name} as the watch has it");
             assert!(object.revision() < Some(end));
         }
@@ -148,14 +176,18 @@ impl Load {
 }
 
 async fn create_end(store: &EtcdStore) -> Revision {
+    let key = key("end");
     loop {
         match store.create(claim("end")).await {
             Ok(end) => return end.revision().unwrap(),
             Err(StoreError::AlreadyExists { .. }) => {
-                let end = eventually(|| store.get(&key("end"), ReadAt::Latest)).await;
+                let end = eventually(|| store.get(&key, ReadAt::Latest)).await;
                 return end.revision().unwrap();
             }
-            Err(e) => assert!(matches!(e.class(), ErrorClass::Retry | ErrorClass::Unknown), "{e}"),
+            Err(e) => assert!(
+                matches!(e.class(), ErrorClass::Retry | ErrorClass::Unknown),
+                "{e}"
+            ),
         }
     }
 }
@@ -169,7 +201,11 @@ pub(crate) async fn watch(store: &EtcdStore, from: Revision) -> WatchStream {
 pub(crate) async fn read(mut stream: WatchStream, from: Revision) -> BTreeMap<String, u64> {
     let (mut counts, mut seen) = (BTreeMap::new(), from);
     loop {
-        let event = stream.next().await.expect("the stream does not end").unwrap();
+        let event = stream
+            .next()
+            .await
+            .expect("the stream does not end")
+            .unwrap();
         let revision = event.revision();
         let object = match event {
             WatchEvent::Applied(object) => object,
@@ -187,6 +223,10 @@ pub(crate) async fn read(mut stream: WatchStream, from: Revision) -> BTreeMap<St
             return counts;
         }
         let last = counts.insert(name.clone(), count(&object)).unwrap_or(0);
-        assert_eq!(count(&object), last + 1, "{name}: a hole or a repeat in the watch");
+        assert_eq!(
+            count(&object),
+            last + 1,
+            "{name}: a hole or a repeat in the watch"
+        );
     }
 }

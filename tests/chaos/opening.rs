@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use etcd_client::{Client, PermissionType};
 use ipledger_core::store::{Store, StoreError};
-use ipledger_store_etcd::{EtcdStore, OpenError, Options, Tls, User};
-use ipledger_tests::etcd::{Etcd, EtcdOptions, client, cluster};
+use ipledger_store_etcd::{EtcdStore, Identity, OpenError, Options, Tls, User};
+use ipledger_tests::certificates::Authority;
+use ipledger_tests::etcd::{Etcd, EtcdOptions, ServerTls, client, cluster};
 use ipledger_tests::program::free_port;
 
 use crate::cases;
@@ -16,7 +17,7 @@ cases![
     a_prefix_that_cannot_be_is_a_bad_option,
     a_cluster_without_a_majority_has_no_leader,
     users_passwords_and_permissions_are_told_apart,
-    a_ledger_is_reached_over_tls_and_only_with_the_right_authority,
+    a_ledger_is_reached_over_tls_and_only_with_the_right_certificates,
 ];
 
 fn options(endpoint: String) -> Options {
@@ -37,15 +38,31 @@ async fn an_etcd_that_does_not_run_is_unreachable() {
     let endpoint = format!("127.0.0.1:{}", free_port());
     let start = Instant::now();
     let e = refusal(options(endpoint.clone())).await;
-    assert!(matches!(&e, OpenError::Unreachable { endpoints, .. } if *endpoints == endpoint), "{e}");
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(
+        matches!(&e, OpenError::Unreachable { endpoints, .. } if *endpoints == endpoint),
+        "{e}"
+    );
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 async fn a_prefix_that_cannot_be_is_a_bad_option() {
     let mut options = options("127.0.0.1:1".to_owned());
     options.prefix = "a//b".to_owned();
     let e = refusal(options).await;
-    assert!(matches!(&e, OpenError::BadOption { option: "prefix", .. }), "{e}");
+    assert!(
+        matches!(
+            &e,
+            OpenError::BadOption {
+                option: "prefix",
+                ..
+            }
+        ),
+        "{e}"
+    );
 }
 
 async fn a_cluster_without_a_majority_has_no_leader() {
@@ -68,7 +85,10 @@ async fn grant(client: &mut Client, role: &str, prefix: &str) {
     use etcd_client::Permission;
     client.role_add(role).await.unwrap();
     let permission = Permission::new(PermissionType::Readwrite, prefix).with_prefix();
-    client.role_grant_permission(role, permission).await.unwrap();
+    client
+        .role_grant_permission(role, permission)
+        .await
+        .unwrap();
 }
 
 async fn users_passwords_and_permissions_are_told_apart() {
@@ -85,17 +105,29 @@ async fn users_passwords_and_permissions_are_told_apart() {
     }
     admin.auth_enable().await.unwrap();
     let with = |name: &str, password: &str| {
-        let user = Some(User { name: name.to_owned(), password: password.to_owned() });
-        Options { user, ..options(etcd.endpoint()) }
+        let user = Some(User {
+            name: name.to_owned(),
+            password: password.to_owned(),
+        });
+        Options {
+            user,
+            ..options(etcd.endpoint())
+        }
     };
     let e = refusal(options(etcd.endpoint())).await;
     assert!(matches!(e, OpenError::WrongCredentials { .. }), "{e}");
     for (name, password) in [("ledger", "wrong"), ("nobody", "x")] {
         let e = refusal(with(name, password)).await;
-        assert!(matches!(e, OpenError::WrongCredentials { .. }), "{name}: {e}");
+        assert!(
+            matches!(e, OpenError::WrongCredentials { .. }),
+            "{name}: {e}"
+        );
     }
     let e = refusal(with("other", "o")).await;
-    assert!(matches!(&e, OpenError::Forbidden { prefix, .. } if prefix == "chaos"), "{e}");
+    assert!(
+        matches!(&e, OpenError::Forbidden { prefix, .. } if prefix == "chaos"),
+        "{e}"
+    );
     let store = EtcdStore::open(with("ledger", "l")).await.unwrap();
     store.create(claim("web")).await.unwrap();
     // What is taken away while the ledger is open is refused without a doubt about its outcome.
@@ -110,7 +142,11 @@ struct ConnectAs(Client);
 impl ConnectAs {
     async fn root(etcd: &Etcd) -> ConnectAs {
         let options = etcd_client::ConnectOptions::new().with_user("root", "r");
-        ConnectAs(Client::connect([etcd.endpoint()], Some(options)).await.unwrap())
+        ConnectAs(
+            Client::connect([etcd.endpoint()], Some(options))
+                .await
+                .unwrap(),
+        )
     }
 
     async fn revoke(mut self, user: &str) {
@@ -118,17 +154,83 @@ impl ConnectAs {
     }
 }
 
-async fn a_ledger_is_reached_over_tls_and_only_with_the_right_authority() {
-    let etcd = Etcd::start(&EtcdOptions { tls: true, ..EtcdOptions::default() }).unwrap();
-    let with = |tls| Options { tls, ..options(etcd.endpoint()) };
-    let trusting = Tls { ca: Some(etcd.authority()), ..Tls::default() };
-    let store = EtcdStore::open(with(Some(trusting))).await.unwrap();
+async fn a_ledger_is_reached_over_tls_and_only_with_the_right_certificates() {
+    let (servers, clients) = (Authority::new(), Authority::new());
+    let tls = ServerTls {
+        own: servers.sign("127.0.0.1"),
+        clients: Some(clients.certificate.clone()),
+    };
+    let etcd = Etcd::start(&EtcdOptions {
+        tls: Some(tls),
+        ..EtcdOptions::default()
+    })
+    .unwrap();
+    let with = |tls| Options {
+        tls,
+        ..options(etcd.endpoint())
+    };
+    let signed_by = |authority: &Authority| {
+        let own = authority.sign("ledger");
+        Some(Identity {
+            certificate: own.certificate,
+            key: own.key,
+        })
+    };
+    let right = Tls {
+        ca: Some(servers.certificate.clone()),
+        identity: signed_by(&clients),
+        server_name: None,
+    };
+    let store = EtcdStore::open(with(Some(right.clone()))).await.unwrap();
     store.create(claim("web")).await.unwrap();
-    for tls in [None, Some(Tls::default())] {
-        let e = refusal(with(tls)).await;
-        assert!(matches!(e, OpenError::Unreachable { .. }), "{e}");
+    for (wrong, what) in [
+        (None, "no TLS"),
+        (
+            Some(Tls {
+                ca: None,
+                ..right.clone()
+            }),
+            "an authority that the system does not know",
+        ),
+        (
+            Some(Tls {
+                ca: Some(clients.certificate.clone()),
+                ..right.clone()
+            }),
+            "another authority",
+        ),
+        (
+            Some(Tls {
+                identity: None,
+                ..right.clone()
+            }),
+            "no own certificate",
+        ),
+        (
+            Some(Tls {
+                identity: signed_by(&servers),
+                ..right.clone()
+            }),
+            "an own one of another authority",
+        ),
+        (
+            Some(Tls {
+                server_name: Some("other".to_owned()),
+                ..right.clone()
+            }),
+            "another name",
+        ),
+    ] {
+        let e = refusal(with(wrong)).await;
+        assert!(matches!(e, OpenError::Unreachable { .. }), "{what}: {e}");
     }
-    let broken = Tls { ca: Some("-----BEGIN CERTIFICATE-----\nx".to_owned()), ..Tls::default() };
+    let broken = Tls {
+        ca: Some("no certificate".to_owned()),
+        ..right
+    };
     let e = refusal(with(Some(broken))).await;
-    assert!(matches!(e, OpenError::BadOption { .. } | OpenError::Unreachable { .. }), "{e}");
+    assert!(
+        matches!(e, OpenError::BadOption { option: "tls", .. }),
+        "{e}"
+    );
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ipledger_core::store::{ListOptions, Part, Preconditions, ReadAt, Store, StoreError};
 use ipledger_core::api::Kind;
+use ipledger_core::store::{ListOptions, Part, Preconditions, ReadAt, Store, StoreError};
 use ipledger_tests::etcd::{Etcd, EtcdOptions};
 use tokio::time::sleep;
 
@@ -68,7 +68,12 @@ async fn what_is_asked_while_etcd_is_away_is_unavailable_and_not_written() {
     unavailable(store.get(&key("old"), ReadAt::Latest).await.unwrap_err());
     unavailable(store.create(claim("new")).await.unwrap_err());
     unavailable(store.update(old.clone(), Part::Main).await.unwrap_err());
-    unavailable(store.delete(&key("old"), &Preconditions::default()).await.unwrap_err());
+    unavailable(
+        store
+            .delete(&key("old"), &Preconditions::default())
+            .await
+            .unwrap_err(),
+    );
     unavailable(store.barrier(Kind::IPAddressClaim).await.unwrap_err());
     etcd.start_again();
     let options = ListOptions::default();
@@ -78,12 +83,18 @@ async fn what_is_asked_while_etcd_is_away_is_unavailable_and_not_written() {
 
 async fn a_full_etcd_refuses_writes_with_what_to_do_and_still_answers_reads() {
     let arguments = vec!["--quota-backend-bytes=1000000".to_owned()];
-    let etcd = Etcd::start(&EtcdOptions { arguments, ..EtcdOptions::default() }).unwrap();
+    let etcd = Etcd::start(&EtcdOptions {
+        arguments,
+        ..EtcdOptions::default()
+    })
+    .unwrap();
     let store = open(vec![etcd.endpoint()]).await;
     let mut written = Vec::new();
     let refusal = loop {
         let mut object = claim(&format!("c-{:03}", written.len()));
-        object.fields.insert("padding".to_owned(), "x".repeat(50_000).into());
+        object
+            .fields
+            .insert("padding".to_owned(), "x".repeat(50_000).into());
         match store.create(object).await {
             Ok(created) => written.push(created),
             Err(e) => break e,
@@ -94,6 +105,9 @@ async fn a_full_etcd_refuses_writes_with_what_to_do_and_still_answers_reads() {
         StoreError::Unavailable { reason } => assert!(reason.contains("alarm disarm"), "{refusal}"),
         other => panic!("{other}"),
     }
-    let page = store.list(Kind::IPAddressClaim, &ListOptions::default()).await.unwrap();
+    let page = store
+        .list(Kind::IPAddressClaim, &ListOptions::default())
+        .await
+        .unwrap();
     assert_eq!(page.items, written);
 }

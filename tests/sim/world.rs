@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ipledger_core::api::names::reason;
 use ipledger_core::api::{IPAddressClass, Kind};
 use ipledger_core::binding::Event;
 use ipledger_core::net::{Family, Ip};
@@ -473,6 +474,17 @@ impl World {
             finalizers: BTreeSet::new(),
             could_provide: &|class, family| {
                 oracle.classes.get(class).is_some_and(|c| has_free(c, family, &oracle.addresses))
+            },
+            refusal: &|class, family| {
+                let class = oracle.classes.get(class)?;
+                let any = third_party::listed(class).iter().any(|ip| ip.family() == family);
+                if has_free(class, family, &oracle.addresses) {
+                    None
+                } else if any || class.spec.provisioner == third_party::NAME {
+                    Some(reason::POOL_EXHAUSTED)
+                } else {
+                    Some(reason::FAMILY_UNAVAILABLE)
+                }
             },
         };
         for (n, process) in self.processes.iter().enumerate() {

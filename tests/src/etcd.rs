@@ -9,6 +9,7 @@ use std::time::Duration;
 use etcd_client::{Client, Error};
 use tempfile::TempDir;
 
+use crate::certificates::Certificate;
 use crate::process::Process;
 use crate::program::free_port;
 use crate::tools;
@@ -18,10 +19,19 @@ use crate::tools;
 pub struct EtcdOptions {
     /// Wait for the disk with every write, as a real one must. Tests of logic need not.
     pub fsync: bool,
-    /// Speak TLS with clients, with a certificate that it makes itself ([`Etcd::authority`]).
-    pub tls: bool,
+    /// Speak TLS with clients.
+    pub tls: Option<ServerTls>,
     /// More arguments of the program.
     pub arguments: Vec<String>,
+}
+
+/// How an etcd speaks TLS with clients.
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    /// Its own certificate, for `127.0.0.1`.
+    pub own: Certificate,
+    /// Who must have signed the certificates of clients; `None` if they need none.
+    pub clients: Option<String>,
 }
 
 /// One member.
@@ -52,15 +62,6 @@ impl Etcd {
     /// `HOST:PORT` for clients.
     pub fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.client_port)
-    }
-
-    /// The certificate that signs the one of its TLS.
-    ///
-    /// # Panics
-    /// It was not started with TLS.
-    pub fn authority(&self) -> String {
-        let file = self.data.join("fixtures/client/cert.pem");
-        std::fs::read_to_string(file).expect("etcd has made a certificate")
     }
 
     /// Starts it again after a stop, on the same ports and data, and waits until it is ready.
@@ -141,7 +142,7 @@ impl Etcd {
 
     fn launch(&mut self) {
         let (mut clients, peers) = (url(self.client_port), url(self.peer_port));
-        if self.options.tls {
+        if self.options.tls.is_some() {
             clients = clients.replace("http:", "https:");
         }
         let mut arguments = vec![
@@ -155,8 +156,13 @@ impl Etcd {
             format!("--listen-metrics-urls={}", url(self.metrics_port)),
             "--log-level=warn".to_owned(),
         ];
-        if self.options.tls {
-            arguments.push("--auto-tls".to_owned());
+        if let Some(tls) = &self.options.tls {
+            arguments.push(self.file("--cert-file", &tls.own.certificate));
+            arguments.push(self.file("--key-file", &tls.own.key));
+            if let Some(authority) = &tls.clients {
+                arguments.push("--client-cert-auth".to_owned());
+                arguments.push(self.file("--trusted-ca-file", authority));
+            }
         }
         if !self.options.fsync {
             arguments.push("--unsafe-no-fsync".to_owned());
@@ -168,6 +174,13 @@ impl Etcd {
             &arguments,
             &log,
         ));
+    }
+
+    /// An argument that names a file with this in it.
+    fn file(&self, argument: &str, contents: &str) -> String {
+        let path = self.folder.path().join(argument.trim_start_matches('-'));
+        std::fs::write(&path, contents).expect("a file can be written");
+        format!("{argument}={}", path.display())
     }
 
     fn wait_until_ready(&mut self) -> Result<(), String> {

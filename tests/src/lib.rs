@@ -2,6 +2,8 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 #[cfg(feature = "etcd")]
+pub mod certificates;
+#[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod http;
 #[cfg(feature = "etcd")]

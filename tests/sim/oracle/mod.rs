@@ -178,7 +178,6 @@ impl Oracle {
             if before.is_some_and(|b| b.status.is_some()) && now.status.is_none() {
                 h.wiped.insert(uid.clone());
                 h.settled.retain(|(u, _), _| u != uid);
-                h.broken.retain(|(u, _)| u != uid);
             }
             let had = before.is_some_and(|b| b.metadata.has_finalizer(names::CLAIM_PROTECTION));
             if had && !now.metadata.has_finalizer(names::CLAIM_PROTECTION) {

@@ -22,6 +22,8 @@ pub struct Outside<'a> {
     pub finalizers: BTreeSet<String>,
     /// Whether the driver of a class could still provide an address of the family.
     pub could_provide: &'a dyn Fn(&str, Family) -> bool,
+    /// Why the driver of a class cannot provide an address of the family, if it cannot.
+    pub refusal: &'a dyn Fn(&str, Family) -> Option<&'static str>,
 }
 
 type Found = Vec<String>;
@@ -254,8 +256,13 @@ impl Oracle {
         if outside.alive.contains(driver) {
             if missing.iter().all(|f| (outside.could_provide)(name, *f)) {
                 out.push(format!("{key} waits although {driver} has addresses: {told}"));
-            } else if driver_says.is_none() {
-                out.push(format!("{key} waits for {driver}, which says nothing"));
+                return;
+            }
+            let truths = missing.iter().map(|f| (outside.refusal)(name, *f));
+            let truths: Vec<&str> = truths.flatten().collect();
+            let told = driver_says.as_ref().map_or("nothing", |s| s.reason.as_str());
+            if !truths.contains(&told) {
+                out.push(format!("{driver} says {told} about {key}; true is {truths:?}"));
             }
         }
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ipledger_core::api::{
-    AddressPhase, ClaimPhase, IPAddress, IPAddressClaim, IPAddressClaimStatus, Key, names,
+    AddressPhase, ClaimPhase, ConditionStatus, IPAddress, IPAddressClaim, IPAddressClaimStatus, Key,
+    find_condition, names,
 };
 use ipledger_core::net::Ip;
 
@@ -39,6 +40,14 @@ impl Oracle {
                 out.push(format!("{} is released while its claim lives", w.key));
             }
             self.not_reported(w, "released", out);
+        }
+        let given_up = |a: &IPAddress| {
+            a.phase() == Some(AddressPhase::Released)
+                || find_condition(a.conditions(), names::condition::RECLAIMED)
+                    .is_some_and(|c| c.status == ConditionStatus::True)
+        };
+        if given_up(before) && live.is_none() && says_held_by(now, uid) {
+            out.push(format!("{} was given up and is bound to a dead claim again", w.key));
         }
         self.claim_ref_step(w, before, now, out);
         let had = |a: &IPAddress, f: &str| a.metadata.has_finalizer(f);
