@@ -53,7 +53,8 @@ impl Filter {
         self.labels.matches(object) && self.fields.matches(object)
     }
 
-    fn selects_all(&self) -> bool {
+    /// Whether it takes every object of the namespace.
+    pub(crate) fn selects_all(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 }
@@ -172,5 +173,129 @@ fn unreadable(key: &Key, revision: u64, reason: String) -> WatchEvent {
         key: key.clone(),
         revision: Revision(revision),
         reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use ipledger_core::store::WatchFrom;
+
+    fn claim(tier: &str) -> Arc<Object> {
+        let value = json!({
+            "apiVersion": "local.sdn.cozystack.io/v1alpha1", "kind": "IPAddressClaim",
+            "metadata": {"name": "web", "namespace": "n", "labels": {"tier": tier}},
+        });
+        Arc::new(Object::from_value(value).unwrap())
+    }
+
+    fn object(tier: &str) -> Value {
+        Value::Object(claim(tier))
+    }
+
+    fn change(before: Before, after: Option<Value>) -> Change {
+        Change {
+            key: Key::claim("n", "web"),
+            revision: 7,
+            before,
+            after,
+        }
+    }
+
+    /// What the change is to a new watch: `+` applied, `-` deleted, `?` forgotten, or nothing.
+    fn told(events: &mut Events, change: Change) -> &'static str {
+        match events.event(change) {
+            Ok(None) => "",
+            Ok(Some(WatchEvent::Applied(_))) => "+",
+            Ok(Some(WatchEvent::Deleted(last))) => {
+                assert_eq!(last.metadata.name, "web");
+                "-"
+            }
+            Ok(Some(other)) => panic!("{other:?}"),
+            Err(Forgotten) => "?",
+        }
+    }
+
+    fn events(selector: &str) -> Events {
+        let mut options = WatchOptions::all(WatchFrom::Start);
+        options.labels = LabelSelector::parse(selector).unwrap();
+        Events::new(Filter::of_watch(Kind::IPAddressClaim, &options))
+    }
+
+    fn grave() -> Value {
+        Value::Gone(claim("gold"))
+    }
+
+    fn corrupt() -> Value {
+        Value::Unreadable {
+            uid: "u".to_owned(),
+            reason: "x".to_owned(),
+        }
+    }
+
+    #[test]
+    fn each_change_is_what_the_selector_makes_of_it() {
+        use Before::{Forgotten, Nothing, Value as Was};
+        for (selector, before, after, wanted) in [
+            ("", Nothing, Some(object("gold")), "+"),
+            ("", Was(grave()), Some(object("gold")), "+"),
+            ("", Was(object("gold")), Some(grave()), "-"),
+            ("", Was(corrupt()), Some(grave()), "-"),
+            ("", Was(grave()), None, ""),
+            // By somebody's own hand.
+            ("", Was(object("gold")), None, "-"),
+            ("", Was(corrupt()), None, "-"),
+            (
+                "tier=gold",
+                Was(object("gold")),
+                Some(object("silver")),
+                "-",
+            ),
+            (
+                "tier=gold",
+                Was(object("silver")),
+                Some(object("silver")),
+                "",
+            ),
+            ("tier=gold", Was(object("silver")), Some(grave()), ""),
+            ("tier=gold", Nothing, Some(object("silver")), ""),
+            // What was there is compacted.
+            ("", Forgotten, Some(object("gold")), "+"),
+            ("", Forgotten, Some(grave()), "-"),
+            ("", Forgotten, None, "?"),
+            ("tier=gold", Forgotten, Some(object("silver")), "?"),
+            ("tier=gold", Forgotten, Some(grave()), "?"),
+        ] {
+            let what = format!("{selector:?} {before:?} {after:?}");
+            let got = told(&mut events(selector), change(before, after));
+            assert_eq!(got, wanted, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_grave_that_the_watch_has_seen_is_cleared_away_in_silence() {
+        let mut followed = events("");
+        let was = Before::Value(object("gold"));
+        assert_eq!(told(&mut followed, change(was, Some(grave()))), "-");
+        assert_eq!(told(&mut followed, change(Before::Forgotten, None)), "");
+        assert_eq!(told(&mut followed, change(Before::Forgotten, None)), "?");
+        let mut opened = events("");
+        assert_eq!(opened.existing(&Key::claim("n", "web"), 5, grave()), None);
+        assert_eq!(told(&mut opened, change(Before::Forgotten, None)), "");
+    }
+
+    #[test]
+    fn what_has_left_the_selector_is_told_as_it_was_with_the_new_revision() {
+        let was = Before::Value(object("gold"));
+        let event = events("tier=gold").event(change(was, Some(object("silver"))));
+        match event.unwrap().unwrap() {
+            WatchEvent::Deleted(last) => {
+                assert_eq!(last.metadata.labels["tier"], "gold");
+                assert_eq!(last.revision(), Some(Revision(7)));
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

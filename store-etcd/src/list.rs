@@ -87,8 +87,13 @@ impl Inner {
         let limit = options.limit.filter(|l| *l > 0).unwrap_or(usize::MAX);
         let mut page = ListPage::default();
         let mut last: Option<Key> = None;
-        // One more than the page, to know whether it is the last.
-        let piece = limit.saturating_add(1);
+        // One more than the page, to know whether it is the last. Of what a selector leaves, nobody
+        // knows where it ends.
+        let piece = if filter.selects_all() {
+            limit.saturating_add(1)
+        } else {
+            usize::MAX
+        };
         'pages: while let Some(values) = scan.next(self, piece).await.map_err(fail)? {
             for raw in values {
                 let Some(key) = self.keys.parse(kind, &raw.key) else {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use etcd_client::{Channel, Client, ConnectOptions};
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::failure::Failure;
@@ -19,6 +19,7 @@ use crate::options::{Options, Tls};
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const BEGIN_CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 /// The wait before a call is repeated, doubled each time.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
@@ -110,6 +111,16 @@ impl Members {
         }
     }
 
+    async fn client_in_time(&self, number: usize, left: Duration) -> Result<Client, Failure> {
+        let patience = left.min(self.member_timeout);
+        let client = timeout(patience, self.client(number)).await;
+        client.unwrap_or_else(|_| {
+            Err(Failure::NotDone(format!(
+                "no connection within {patience:?}"
+            )))
+        })
+    }
+
     /// Makes a call, and repeats it, on the next member if there is one, as long as that is safe and
     /// there is time.
     pub(crate) async fn call<T, F>(
@@ -125,22 +136,20 @@ impl Members {
         loop {
             let member = self.current();
             let left = deadline.saturating_duration_since(Instant::now());
-            // Another member can help with a read, but an abandoned write helps nobody.
-            let patience = match what {
-                Call::Read => left.min(self.member_timeout),
-                Call::Write => left,
-            };
-            let mut sent = false;
-            let tried = timeout(patience, async {
-                let client = self.client(member).await?;
-                sent = true;
-                call(client).await.map_err(|e| Failure::of(&e))
-            });
-            let failure = match tried.await {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(failure)) => failure,
-                Err(_) if sent => Failure::Unknown(format!("no answer within {patience:?}")),
-                Err(_) => Failure::NotDone(format!("no connection within {patience:?}")),
+            let failure = match self.client_in_time(member, left).await {
+                Ok(client) => {
+                    // Another member can help with a read, but an abandoned write helps nobody.
+                    let until = match what {
+                        Call::Read => deadline.min(Instant::now() + self.member_timeout),
+                        Call::Write => deadline,
+                    };
+                    match timeout_at(until, call(client)).await {
+                        Ok(Ok(answer)) => return Ok(answer),
+                        Ok(Err(e)) => Failure::of(&e),
+                        Err(_) => Failure::Unknown("no answer in time".to_owned()),
+                    }
+                }
+                Err(failure) => failure,
             };
             match failure {
                 Failure::NotDone(_) => self.leave(member),
@@ -175,6 +184,14 @@ fn endpoint(address: &str, options: &Options) -> Result<Endpoint, OpenError> {
         .keep_alive_timeout(PING_TIMEOUT)
         .keep_alive_while_idle(true);
     if let Some(tls) = &options.tls {
+        // One without any would be taken for "trust nobody".
+        if tls
+            .ca
+            .as_ref()
+            .is_some_and(|pem| !pem.contains(BEGIN_CERTIFICATE))
+        {
+            return Err(bad("tls", "the authority has no certificate in PEM form"));
+        }
         endpoint = endpoint.tls_config(tls_config(tls)).map_err(|e| {
             let cause =
                 std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);

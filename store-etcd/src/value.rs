@@ -68,18 +68,17 @@ pub(crate) fn corrupt(key: &Key, reason: &str) -> StoreError {
     }
 }
 
-/// The value of an object.
+/// The value of an object, which loses its old revision.
 ///
 /// # Errors
 /// `TooLarge`.
-pub(crate) fn of_object(object: &Object, limit: usize) -> Result<Vec<u8>, StoreError> {
-    let mut object = object.clone();
+pub(crate) fn of_object(object: &mut Object, limit: usize) -> Result<Vec<u8>, StoreError> {
     object.metadata.resource_version = None;
-    rules::check_size(&object, limit)
+    rules::check_size(object, limit)
 }
 
 /// The value of a deleted object. It is not measured: an object at the limit must be deletable.
-pub(crate) fn of_grave(last: &Object) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn of_grave(last: &mut Object) -> Result<Vec<u8>, StoreError> {
     let inner = of_object(last, usize::MAX)?;
     Ok([GRAVE_BEGIN, &inner, GRAVE_END].concat())
 }
@@ -103,8 +102,8 @@ mod tests {
     fn an_object_and_its_grave_read_back_with_the_revision_of_the_write() {
         let mut object = claim();
         let key = object.key();
-        let bytes = of_object(&object, 1_000).unwrap();
-        let grave = of_grave(&object).unwrap();
+        let bytes = of_object(&mut object, 1_000).unwrap();
+        let grave = of_grave(&mut object).unwrap();
         object.metadata.resource_version = Some(Revision(7));
         let object = Arc::new(object);
         assert_eq!(Value::read(&key, 7, &bytes), Value::Object(object.clone()));
@@ -113,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_is_no_object_of_that_name_is_unreadable() {
-        let bytes = of_object(&claim(), 1_000).unwrap();
+        let bytes = of_object(&mut claim(), 1_000).unwrap();
         for (key, bytes, wanted) in [
             (Key::claim("n", "other"), bytes.as_slice(), "u"),
             (
@@ -134,9 +133,9 @@ mod tests {
 
     #[test]
     fn an_object_over_the_limit_is_too_large_and_its_grave_never() {
-        let object = claim();
-        let e = of_object(&object, 10).unwrap_err();
+        let mut object = claim();
+        let e = of_object(&mut object, 10).unwrap_err();
         assert!(matches!(e, StoreError::TooLarge { limit: 10, .. }), "{e}");
-        assert!(of_grave(&object).is_ok());
+        assert!(of_grave(&mut object).is_ok());
     }
 }

@@ -392,13 +392,16 @@ impl Follower {
 
     fn bookmark(&mut self) -> Result<(), End> {
         // `Synced` will tell it.
-        if self.sync_at.is_none() {
-            self.told = self.position;
-            let bookmark = WatchEvent::Bookmark(Revision(self.position));
-            self.queue
-                .send((Ok(bookmark), None))
-                .map_err(|_| End::Over)?;
+        if self.sync_at.is_some() {
+            return Ok(());
         }
+        let room = self.room.clone().try_acquire_owned();
+        let room = room.map_err(|_| End::Full)?;
+        let bookmark = WatchEvent::Bookmark(Revision(self.position));
+        self.queue
+            .send((Ok(bookmark), Some(room)))
+            .map_err(|_| End::Over)?;
+        self.told = self.position;
         Ok(())
     }
 

@@ -38,9 +38,9 @@ impl Inner {
             uid: uuid::Uuid::new_v4().to_string(),
             now: (self.options.now)(),
         };
-        let object = rules::create(object, birth)?;
+        let mut object = rules::create(object, birth)?;
         let key = object.key();
-        let bytes = value::of_object(&object, self.options.max_object_bytes)?;
+        let bytes = value::of_object(&mut object, self.options.max_object_bytes)?;
         let mut expected = 0;
         for _ in 0..TRIES {
             let raw = match self.put(&key, expected, &bytes).await? {
@@ -196,16 +196,16 @@ impl Inner {
     ) -> Result<Result<Done, Option<Raw>>, StoreError> {
         let (object, bytes, is_grave) = match decision {
             Decision::Keep(object) => return Ok(Ok(Done::There(object))),
-            Decision::Store(next) => {
-                let bytes = value::of_object(&next, self.options.max_object_bytes)?;
+            Decision::Store(mut next) => {
+                let bytes = value::of_object(&mut next, self.options.max_object_bytes)?;
                 (next, bytes, false)
             }
-            Decision::Mark(next) => {
-                let bytes = value::of_object(&next, usize::MAX)?;
+            Decision::Mark(mut next) => {
+                let bytes = value::of_object(&mut next, usize::MAX)?;
                 (next, bytes, false)
             }
-            Decision::Bury(last) => {
-                let bytes = value::of_grave(&last)?;
+            Decision::Bury(mut last) => {
+                let bytes = value::of_grave(&mut last)?;
                 (last, bytes, true)
             }
         };

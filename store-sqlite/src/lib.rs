@@ -15,11 +15,13 @@
 //! * When even the COMMIT fails with an I/O error, the answer is `OutcomeUnknown`: the commit record
 //!   may be in the file.
 
+mod backup;
 mod batch;
 mod compact;
 mod error;
 mod event;
 mod feed;
+mod jump;
 mod list;
 mod open;
 mod options;
@@ -32,6 +34,7 @@ mod session;
 mod shared;
 mod span;
 mod token;
+mod upgrade;
 mod watch;
 mod writer;
 
@@ -56,6 +59,7 @@ use crate::session::Session;
 use crate::shared::{Shared, apart};
 use crate::writer::{Command, Reply, Writer};
 
+pub use backup::{Copied, CopyError, backup, restore};
 pub use open::OpenError;
 pub use options::{Options, Stats};
 

@@ -8,14 +8,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
+use sqlx::{ConnectOptions, Connection, Row};
 use tokio::time::Instant;
 
 use crate::error::Fault;
 use crate::options::Options;
 use crate::readers::connect_options;
 use crate::session::{connect, run};
-use crate::{read, schema};
+use crate::upgrade::{identify, upgrade};
+use crate::{jump, read, schema};
 
 /// How often it is tried again while another process holds the file.
 const RETRY: Duration = Duration::from_millis(10);
@@ -113,6 +114,21 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// The file is of an older schema and could not be brought to the present one.
+    #[error(
+        "the database {path} cannot be brought from schema {from} to {to} ({reason}); it was left \
+         as it is: use the version that wrote it, and report this"
+    )]
+    Upgrade {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        from: i64,
+        /// The present schema.
+        to: i64,
+        /// What happened.
+        reason: String,
+    },
     /// Everything else.
     #[error("the database {path} cannot be opened: {reason}")]
     Failed {
@@ -134,6 +150,15 @@ pub(crate) struct Opened {
 
 /// Opens the file, creating it if it is not there, and waits while another process holds it.
 pub(crate) async fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> {
+    open_with(path, options, schema::STEPS).await
+}
+
+/// Opens the file and brings it to the schema that these steps end with.
+pub(crate) async fn open_with(
+    path: &Path,
+    options: &Options,
+    steps: &[&str],
+) -> Result<Opened, OpenError> {
     // An absolute path has no special meaning to SQLite, whatever its name.
     let path = std::path::absolute(path).map_err(|e| OpenError::NotAFile {
         path: path.to_owned(),
@@ -141,7 +166,7 @@ pub(crate) async fn open(path: &Path, options: &Options) -> Result<Opened, OpenE
     })?;
     let began = Instant::now();
     loop {
-        match attempt(&path, options).await {
+        match attempt(&path, options, steps).await {
             Err(OpenError::Locked { .. }) if began.elapsed() < options.busy_timeout => {
                 tokio::time::sleep(RETRY).await;
             }
@@ -154,7 +179,7 @@ pub(crate) async fn open(path: &Path, options: &Options) -> Result<Opened, OpenE
     }
 }
 
-async fn attempt(path: &Path, options: &Options) -> Result<Opened, OpenError> {
+async fn attempt(path: &Path, options: &Options, steps: &[&str]) -> Result<Opened, OpenError> {
     let fail = |e: sqlx::Error| failure(path, &e);
     if look(path)? == Content::Something {
         let mut probe = connect_options(path, Duration::ZERO)
@@ -162,12 +187,12 @@ async fn attempt(path: &Path, options: &Options) -> Result<Opened, OpenError> {
             .connect()
             .await
             .map_err(fail)?;
-        let verdict = examine(path, &mut probe, options).await;
+        let verdict = examine(path, &mut probe, options, steps).await;
         probe.close().await.map_err(fail)?;
         verdict?;
     }
     let mut writer = connect(path, options).await.map_err(fail)?;
-    let revision = match prepare(path, &mut writer).await {
+    let revision = match prepare(path, &mut writer, options, steps).await {
         Ok(revision) => revision,
         Err(e) => {
             // Closing ends a transaction.
@@ -187,7 +212,7 @@ async fn attempt(path: &Path, options: &Options) -> Result<Opened, OpenError> {
 enum Content {
     /// Nothing yet: it can become ours.
     Nothing,
-    /// Something: after [`identify`], our tables.
+    /// Something, whatever it is.
     Something,
 }
 
@@ -244,19 +269,21 @@ fn create(path: &Path) -> std::io::Result<()> {
     options.open(path).map(|_| ())
 }
 
-/// Whether the file is ours, of a schema that is known, and sound. On a connection that cannot
-/// write.
-async fn examine(
+/// The schema of the file, if it is ours, of a schema that is known, and sound. On a connection that
+/// cannot write, which is in a transaction afterwards.
+pub(crate) async fn examine(
     path: &Path,
     connection: &mut SqliteConnection,
     options: &Options,
-) -> Result<(), OpenError> {
+    steps: &[&str],
+) -> Result<i64, OpenError> {
     // One view of the file: another process may just be making it a ledger.
     run(connection, "BEGIN")
         .await
         .map_err(|e| failure(path, &e))?;
-    if identify(path, connection).await? == Content::Nothing || !options.check_on_open {
-        return Ok(());
+    let found = identify(path, connection, steps).await?;
+    if found == schema::EMPTY || !options.check_on_open {
+        return Ok(found);
     }
     let verdict = sqlx::query("PRAGMA quick_check(3)")
         .fetch_all(connection)
@@ -264,7 +291,7 @@ async fn examine(
     let rows = verdict.map_err(|e| failure(path, &e))?;
     let lines: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
     if lines == ["ok"] {
-        return Ok(());
+        return Ok(found);
     }
     Err(OpenError::Damaged {
         path: path.to_owned(),
@@ -272,47 +299,14 @@ async fn examine(
     })
 }
 
-/// Whether the database has our tables; an empty one has none. Inside a transaction.
-async fn identify(path: &Path, connection: &mut SqliteConnection) -> Result<Content, OpenError> {
-    let fail = |e: sqlx::Error| failure(path, &e);
-    let mut pragma = async |sql: &'static str| -> Result<i64, sqlx::Error> {
-        sqlx::query(sql)
-            .fetch_one(&mut *connection)
-            .await?
-            .try_get(0)
-    };
-    let id = pragma("PRAGMA application_id").await.map_err(fail)?;
-    let version = pragma("PRAGMA user_version").await.map_err(fail)?;
-    let tables = pragma("SELECT count(*) FROM sqlite_schema")
-        .await
-        .map_err(fail)?;
-    if id == 0 && tables == 0 {
-        return Ok(Content::Nothing);
-    }
-    if id != schema::APPLICATION_ID {
-        return Err(OpenError::OtherApplication {
-            path: path.to_owned(),
-            // Stored as 32 bits, read with a sign.
-            application_id: u32::from_ne_bytes(i32::try_from(id).unwrap_or(0).to_ne_bytes()),
-        });
-    }
-    match version {
-        schema::VERSION => Ok(Content::Something),
-        newer if newer > schema::VERSION => Err(OpenError::NewerSchema {
-            path: path.to_owned(),
-            found: newer,
-            supported: schema::VERSION,
-        }),
-        other => Err(OpenError::Damaged {
-            path: path.to_owned(),
-            verdict: format!("its schema version is {other}"),
-        }),
-    }
-}
-
 /// Brings the file into the form that we work on, and finds out on the way whether it can be
 /// written. Two processes may do this at once.
-async fn prepare(path: &Path, writer: &mut SqliteConnection) -> Result<u64, OpenError> {
+async fn prepare(
+    path: &Path,
+    writer: &mut SqliteConnection,
+    options: &Options,
+    steps: &[&str],
+) -> Result<u64, OpenError> {
     let fail = |e: sqlx::Error| failure(path, &e);
     let mode: String = sqlx::query("PRAGMA journal_mode = WAL")
         .fetch_one(&mut *writer)
@@ -329,22 +323,14 @@ async fn prepare(path: &Path, writer: &mut SqliteConnection) -> Result<u64, Open
         });
     }
     run(writer, "BEGIN IMMEDIATE").await.map_err(fail)?;
-    match identify(path, writer).await? {
-        Content::Something => run(writer, "ROLLBACK").await.map_err(fail)?,
-        Content::Nothing => {
-            let sql = format!(
-                "{} PRAGMA application_id = {}; PRAGMA user_version = {};",
-                schema::CREATE,
-                schema::APPLICATION_ID,
-                schema::VERSION
-            );
-            sqlx::raw_sql(AssertSqlSafe(sql))
-                .execute(&mut *writer)
-                .await
-                .map_err(fail)?;
-            run(writer, "COMMIT").await.map_err(fail)?;
-        }
-    }
+    let upgraded = upgrade(path, writer, steps).await?;
+    let jumped = jump::jump_if_marked(writer, (options.now)()).await;
+    let end = if jumped.map_err(fail)? || upgraded {
+        "COMMIT"
+    } else {
+        "ROLLBACK"
+    };
+    run(writer, end).await.map_err(fail)?;
     Ok(read::counters(writer, None).await.map_err(fail)?.revision)
 }
 

@@ -1,5 +1,5 @@
-//! The tables of schema 1 and every statement, so that one test can ask SQLite how it would run
-//! each of them.
+//! The tables, the way from each schema to the next, and every statement, so that one test can ask
+//! SQLite how it would run each of them.
 
 use std::fmt::Write as _;
 
@@ -8,21 +8,28 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 /// Marks a file as ours in its header (`PRAGMA application_id`): the letters `IPLG`.
 pub(crate) const APPLICATION_ID: i64 = 0x4950_4c47;
 
-/// The schema that this version reads and writes (`PRAGMA user_version`).
-pub(crate) const VERSION: i64 = 1;
+/// The schema of a file in which nothing was written yet.
+pub(crate) const EMPTY: i64 = 0;
 
-/// Creates the tables of an empty file. Runs inside the transaction that also sets
-/// [`APPLICATION_ID`] and [`VERSION`].
+/// The step at place N brings a file of schema N (`PRAGMA user_version`) to schema N + 1, inside the
+/// transaction that also sets that number. A step is never changed once a version that has it was
+/// published; new files take all steps, too.
+///
+/// The statements of this file are those for the schema after the last step.
+pub(crate) const STEPS: &[&str] = &[TABLES];
+
+/// Schema 1.
 ///
 /// * `counters`: `revision` (of the last write), `compacted` (the history starts after it),
 ///   `history_bytes` (of the bodies in `events`); for each kind the revision of its last write,
-///   under its name, and that of its last event that compaction removed, under `compacted/NAME`.
-///   Revisions start after 1, because Kubernetes clients read a revision of 0 as "any".
+///   under its name, and that of its last event that compaction removed, under `compacted/NAME`;
+///   `copied` (see `jump.rs`). Revisions start after 1, because Kubernetes clients read a revision of
+///   0 as "any".
 /// * `objects`: the present state. Integer row ids keep the bodies in the order of creation; names
 ///   are found through the index. `revision` decides, not the `resourceVersion` inside `body`.
 /// * `events`: the history, one row a revision. `op` is 1 for created, 2 for updated, 3 for deleted.
 ///   `previous` and `before` are revision and body of the state before it.
-pub(crate) const CREATE: &str = "
+const TABLES: &str = "
 CREATE TABLE counters (
     name TEXT NOT NULL PRIMARY KEY,
     value INTEGER NOT NULL
@@ -58,6 +65,7 @@ CREATE INDEX deletes_by_name ON events (kind, namespace, name, revision) WHERE o
 pub(crate) const REVISION: &str = "revision";
 pub(crate) const COMPACTED: &str = "compacted";
 pub(crate) const HISTORY_BYTES: &str = "history_bytes";
+pub(crate) const COPIED: &str = "copied";
 
 /// `?1`: a kind whose counters are wanted too (or nothing).
 pub(crate) const COUNTERS: &str = "SELECT name, value FROM counters \
@@ -132,6 +140,15 @@ pub(crate) const OLDEST_EVENTS: &str = "SELECT revision, kind, time, octet_lengt
 /// Forgets the events up to a revision.
 pub(crate) const DELETE_EVENTS: &str = "DELETE FROM events WHERE revision <= ?1";
 
+/// Forgets the whole history.
+pub(crate) const DELETE_ALL_EVENTS: &str = "DELETE FROM events";
+
+/// Takes the mark of a copy away.
+pub(crate) const UNMARK: &str = "DELETE FROM counters WHERE name = 'copied'";
+
+/// How many objects there are.
+pub(crate) const COUNT: &str = "SELECT count(*) FROM objects";
+
 /// How many rows one statement takes; a batch is cut into the largest that fit, the rest is padded
 /// with rows of NULL that the statement leaves out. So there are few texts to prepare.
 pub(crate) const ROWS: [usize; 4] = [1, 8, 64, 256];
@@ -196,10 +213,9 @@ mod tests {
         let path = folder.path().join("plan.db");
         let options = connect_options(&path, std::time::Duration::ZERO).create_if_missing(true);
         let mut connection = options.connect().await.unwrap();
-        sqlx::raw_sql(CREATE)
-            .execute(&mut connection)
-            .await
-            .unwrap();
+        for step in STEPS {
+            sqlx::raw_sql(*step).execute(&mut connection).await.unwrap();
+        }
         let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
         let rows = sqlx::query(explain)
             .fetch_all(&mut connection)

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod compaction;
+mod large;
 mod load;
 mod opening;
 mod outage;
@@ -31,14 +32,16 @@ pub(crate) use cases;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let built = ipledger_tests::tools::folder("etcd").is_some();
+    let built = ["etcd", "kine"].map(|tool| ipledger_tests::tools::folder(tool).is_some());
+    let built = built == [true, true];
     if !built {
-        eprintln!("etcd is not built, its cases are skipped: tests/tools/build etcd");
+        eprintln!("not all servers are built, the cases are skipped: tests/tools/build etcd kine");
     }
     let cases = [
         outage::cases(),
         compaction::cases(),
         cluster::cases(),
+        large::cases(),
         opening::cases(),
     ]
     .concat();

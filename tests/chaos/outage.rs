@@ -5,6 +5,7 @@ use std::time::Duration;
 use ipledger_core::api::Kind;
 use ipledger_core::store::{ListOptions, Part, Preconditions, ReadAt, Store, StoreError};
 use ipledger_tests::etcd::{Etcd, EtcdOptions};
+use ipledger_tests::kine::Kine;
 use tokio::time::sleep;
 
 use crate::cases;
@@ -12,6 +13,7 @@ use crate::load::{Load, claim, eventually, key, open};
 
 cases![
     etcd_killed_and_started_under_load_loses_no_write_and_no_event,
+    kine_killed_and_started_under_load_loses_no_write_and_no_event,
     etcd_stopped_for_five_seconds_under_load_is_taken_up_again,
     etcd_frozen_under_load_is_waited_for,
     what_is_asked_while_etcd_is_away_is_unavailable_and_not_written,
@@ -30,6 +32,19 @@ async fn etcd_killed_and_started_under_load_loses_no_write_and_no_event() {
         load.more(100).await;
         etcd.kill();
         etcd.start_again();
+    }
+    load.more(100).await;
+    load.finish().await;
+}
+
+async fn kine_killed_and_started_under_load_loses_no_write_and_no_event() {
+    let mut kine = Kine::start().unwrap();
+    let store = open(vec![kine.endpoint()]).await;
+    let load = Load::start(&store).await;
+    for _ in 0..3 {
+        load.more(100).await;
+        kine.kill();
+        kine.start_again();
     }
     load.more(100).await;
     load.finish().await;

@@ -58,6 +58,13 @@ impl Kine {
         }
     }
 
+    /// Kills it.
+    pub fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+    }
+
     /// Starts it again after a stop, on the same port and database.
     ///
     /// # Panics

@@ -11,5 +11,7 @@ pub mod kine;
 #[cfg(feature = "etcd")]
 pub mod process;
 pub mod program;
+pub mod random;
 #[cfg(feature = "etcd")]
 pub mod tools;
+pub mod watch;

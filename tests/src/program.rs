@@ -37,6 +37,14 @@ pub fn free_port() -> u16 {
     socket.local_addr().expect("its address").port()
 }
 
+/// `ipledger serve` on a port of 127.0.0.1, still without a store.
+pub fn serve(port: u16) -> Command {
+    let mut command = Command::new(binary());
+    let listen = format!("127.0.0.1:{port}");
+    command.args(["serve", "--listen", &listen]);
+    command
+}
+
 /// A running server.
 pub struct Server {
     child: Child,
@@ -50,12 +58,13 @@ impl Server {
     /// ready.
     pub fn start(db: &Path, args: &[&str]) -> Server {
         let port = free_port();
-        let mut command = Command::new(binary());
-        command.arg("serve").arg("--db").arg(db);
-        command
-            .arg("--listen")
-            .arg(format!("127.0.0.1:{port}"))
-            .args(args);
+        let mut command = serve(port);
+        command.arg("--db").arg(db).args(args);
+        Server::launch(command, port)
+    }
+
+    /// Runs a command that serves on this port (see [`serve`]), and waits until it is ready.
+    pub fn launch(mut command: Command, port: u16) -> Server {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -100,6 +109,11 @@ impl Server {
             .clone()
     }
 
+    /// `HOST:PORT`.
+    pub fn address(&self) -> &str {
+        self.url.strip_prefix("http://").unwrap_or(&self.url)
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -134,8 +148,7 @@ impl Server {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(u16, Value), String> {
-        let address = self.url.strip_prefix("http://").unwrap_or(&self.url);
-        crate::http::ask(address, method, path, body)
+        crate::http::ask(self.address(), method, path, body)
     }
 
     /// Reads one object or list; fails the test if that does not work.
@@ -153,8 +166,7 @@ impl Server {
 
     /// The number of writes that the store has made.
     pub fn writes(&self) -> u64 {
-        let address = self.url.strip_prefix("http://").unwrap_or(&self.url);
-        let text = crate::http::text(address, "/metrics").expect("the metrics");
+        let text = crate::http::text(self.address(), "/metrics").expect("the metrics");
         let line = text
             .lines()
             .find(|l| l.starts_with("ipledger_store_writes_total"))

@@ -87,6 +87,8 @@ pub struct Oracle {
 struct History {
     /// The key of each claim that ever was, by uid.
     claims: BTreeMap<String, Key>,
+    /// When each claim that is gone went.
+    died: BTreeMap<String, Revision>,
     /// The driver of each class that ever was.
     provisioners: BTreeSet<String>,
     /// Which address a claim (by uid) was bound to, by family.
@@ -97,6 +99,8 @@ struct History {
     named: BTreeMap<String, BTreeSet<String>>,
     /// The claims (by uid) that this address (by uid) said it is held by.
     said_held: BTreeSet<(String, String)>,
+    /// The claims (by uid) on whose death the core has given this address (by uid) up.
+    given_up: BTreeSet<(String, String)>,
     /// Of those reported, the ones whose address was unfit at some time since.
     unfit: BTreeSet<(String, String)>,
     /// Of the addresses that a claim calls lost, those that served it at some time since.
@@ -174,6 +178,9 @@ impl Oracle {
         let uid = &now.metadata.uid;
         let h = &mut self.history;
         h.claims.insert(uid.clone(), w.key.clone());
+        if w.gone {
+            h.died.insert(uid.clone(), w.revision);
+        }
         if w.who != Who::Core {
             if before.is_some_and(|b| b.status.is_some()) && now.status.is_none() {
                 h.wiped.insert(uid.clone());
@@ -213,6 +220,10 @@ impl Oracle {
         if says_held_by(now, holder(now)) {
             let pair = (holder(now).to_owned(), now.metadata.uid.clone());
             self.history.said_held.insert(pair);
+        }
+        if w.who == Who::Core && w.verb == Verb::Update(Part::Status) && is_given_up(now) {
+            let pair = (holder(now).to_owned(), now.metadata.uid.clone());
+            self.history.given_up.insert(pair);
         }
         if w.who != Who::Core {
             if before.is_some_and(|b| b.status.is_some()) && now.status.is_none() {
@@ -295,6 +306,13 @@ fn says_held_by(address: &IPAddress, uid: &str) -> bool {
     !uid.is_empty()
         && find_condition(address.conditions(), names::condition::BOUND)
             .is_some_and(|c| c.status == ConditionStatus::True && c.message.ends_with(uid))
+}
+
+/// Whether the address says that its claim is gone.
+fn is_given_up(address: &IPAddress) -> bool {
+    address.phase() == Some(AddressPhase::Released)
+        || find_condition(address.conditions(), names::condition::RECLAIMED)
+            .is_some_and(|c| c.status == ConditionStatus::True)
 }
 
 fn is_parked(address: &IPAddress, uid: &str) -> bool {

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipledger_core::api::{
-    AddressPhase, ClaimPhase, ConditionStatus, IPAddress, IPAddressClaim, IPAddressClaimStatus, Key,
-    find_condition, names,
+    AddressPhase, ClaimPhase, IPAddress, IPAddressClaim, IPAddressClaimStatus, Key, names,
 };
 use ipledger_core::net::Ip;
 
@@ -41,12 +40,10 @@ impl Oracle {
             }
             self.not_reported(w, "released", out);
         }
-        let given_up = |a: &IPAddress| {
-            a.phase() == Some(AddressPhase::Released)
-                || find_condition(a.conditions(), names::condition::RECLAIMED)
-                    .is_some_and(|c| c.status == ConditionStatus::True)
-        };
-        if given_up(before) && live.is_none() && says_held_by(now, uid) {
+        let pair = (uid.to_owned(), before.metadata.uid.clone());
+        let again = says_held_by(now, uid) && !says_held_by(before, uid);
+        let wiped = self.history.wiped.contains(&before.metadata.uid);
+        if again && live.is_none() && !wiped && self.history.given_up.contains(&pair) {
             out.push(format!("{} was given up and is bound to a dead claim again", w.key));
         }
         self.claim_ref_step(w, before, now, out);
@@ -91,6 +88,10 @@ impl Oracle {
                 if self.history.claims.get(&r.uid) != Some(&r.key()) {
                     out.push(format!("{key} is matched to a claim that never was"));
                 }
+                let died = self.history.died.get(&r.uid);
+                if died.is_some_and(|d| before.metadata.resource_version > Some(*d)) {
+                    out.push(format!("{key} is matched to a claim that was gone before (R3)"));
+                }
                 if now.metadata.annotation(names::BOUND_BY_CORE) != Some(r.uid.as_str()) {
                     out.push(format!("{key} is matched without the mark of the core (R6a)"));
                 }
@@ -107,6 +108,10 @@ impl Oracle {
                 }
                 if self.history.claims.get(&b.uid) != Some(&b.key()) {
                     out.push(format!("{key} is completed for a claim that never was"));
+                }
+                let died = self.history.died.get(&b.uid);
+                if died.is_some_and(|d| before.metadata.resource_version > Some(*d)) {
+                    out.push(format!("{key} is completed for a claim that was gone before (R4)"));
                 }
                 self.held_by_protected(key, &b.uid, out);
             }
