@@ -1,7 +1,7 @@
 //! The plan for an address (seed 000 §5).
 
 use super::assign::reported;
-use super::held::{is_bound_by_core, is_parked, is_valid, mark_bound, says_bound_to};
+use super::held::{is_bound_by_core, is_given_up, is_parked, is_valid, mark_bound, says_bound_to};
 use super::{AddressView, Need, Plan, Step, Write, surplus};
 use crate::api::{
     AddressPhase, ClaimRef, ConditionStatus, IPAddress, IPAddressClaim, ReclaimPolicy, Timestamp,
@@ -111,6 +111,9 @@ fn phase_or_bound(address: &IPAddress) -> AddressPhase {
 
 /// Held by a live claim: phase `Bound`, and the condition once the claim reports it (R6b).
 fn bound(view: &AddressView, address: &IPAddress, claim: &IPAddressClaim, valid: bool) -> Step {
+    if is_given_up(address) && !view.claim.proven {
+        return Step::Need(vec![Need::Read(claim.key())]);
+    }
     let is_reported = reported(claim).any(|e| e.name == address.metadata.name);
     if valid && is_reported && !says_bound_to(address, &claim.metadata.uid) {
         let mut marked = address.clone();
@@ -171,8 +174,9 @@ fn is_reclaimed(address: &IPAddress, valid: bool) -> bool {
         return false;
     }
     match address.phase() {
-        Some(AddressPhase::Released) => true,
-        Some(phase) if phase.is_sticky() || !valid => says_reclaimed(address),
+        Some(AddressPhase::Released) => valid,
+        Some(phase) if phase.is_sticky() => says_reclaimed(address),
+        Some(AddressPhase::Pending) if !valid => says_reclaimed(address) && says_invalid(address),
         _ => false,
     }
 }
@@ -180,6 +184,11 @@ fn is_reclaimed(address: &IPAddress, valid: bool) -> bool {
 fn says_reclaimed(address: &IPAddress) -> bool {
     find_condition(address.conditions(), condition::RECLAIMED)
         .is_some_and(|c| c.status == ConditionStatus::True)
+}
+
+fn says_invalid(address: &IPAddress) -> bool {
+    find_condition(address.conditions(), condition::VALID)
+        .is_some_and(|c| c.status == ConditionStatus::False)
 }
 
 /// The safety net: the claim is gone without its own flow having run (§5 step 6).
@@ -225,6 +234,19 @@ pub(super) fn release(address: &IPAddress, now: Timestamp) -> Option<Write> {
             generation,
             now,
         );
+        if !is_valid(address) {
+            if !status.phase.is_some_and(AddressPhase::is_sticky) {
+                status.phase = Some(AddressPhase::Pending);
+            }
+            let verdict = invalid(address);
+            set_condition(
+                &mut status.conditions,
+                condition::VALID,
+                verdict,
+                generation,
+                now,
+            );
+        }
     } else {
         status.phase = Some(AddressPhase::Released);
         remove_condition(&mut status.conditions, condition::RECLAIMED);

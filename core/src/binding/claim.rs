@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::assign::{Assignment, Slot, assign, is_decided};
-use super::held::{claim_ref, holder_uid, is_matchable, mark_bound, says_bound_to};
+use super::held::{claim_ref, holder_uid, is_given_up, is_matchable, mark_bound, says_bound_to};
 use super::status::{self, Findings};
 use super::{ClaimView, Event, EventKind, Need, Plan, Resolution, Step, Write, reclaim, surplus};
 use crate::api::{
@@ -37,6 +37,10 @@ struct Taken {
 fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
     // Step 3, and which of the collected addresses count.
     let mut assignment = assign(view, claim)?;
+    // Somebody has proven that the claim is gone, so that it lives may be an old view.
+    if !view.claim.proven && assignment.held().any(|a| is_given_up(a)) {
+        return Err(vec![Need::Read(claim.key())]);
+    }
     let mut taken: Vec<Taken> = assignment
         .held()
         .map(|address| Taken {

@@ -68,6 +68,13 @@ pub(super) fn is_let_serve(address: &IPAddress, claim_uid: &str) -> bool {
         == Some(claim_uid)
 }
 
+/// Whether the address was reclaimed: its claim was proven to be gone.
+pub(super) fn is_given_up(address: &IPAddress) -> bool {
+    address.phase() == Some(AddressPhase::Released)
+        || find_condition(address.conditions(), names::condition::RECLAIMED)
+            .is_some_and(|c| c.status == crate::api::ConditionStatus::True)
+}
+
 /// Names the claim as the holder.
 pub(super) fn claim_ref(claim: &IPAddressClaim) -> ClaimRef {
     ClaimRef {

@@ -169,10 +169,14 @@ fn families_wanted(claim: &IPAddressClaim) -> Vec<(String, Family)> {
 
 /// The class whose changes concern the claim; `Some("")` for the default class.
 fn class_wanted(claim: &IPAddressClaim) -> Option<&str> {
-    let named = [claim.spec.class_name.as_str(), claim.resolved_class()];
-    let class = named.into_iter().find(|c| !c.is_empty()).unwrap_or("");
     let unstamped = claim.phase() == Some(ClaimPhase::Bound)
         && claim.metadata.annotation(names::PROVISIONER).is_none();
+    // A bound claim is stamped from the class of what it holds, which need not be the one asked for.
+    let mut named = [claim.spec.class_name.as_str(), claim.resolved_class()];
+    if unstamped {
+        named.reverse();
+    }
+    let class = named.into_iter().find(|c| !c.is_empty()).unwrap_or("");
     let open = is_open(claim) && claim.spec.address_name.is_empty();
     (open || (unstamped && !claim.metadata.is_deleting())).then_some(class)
 }
