@@ -3,7 +3,7 @@
 //! A store preserves what it is given; the edge (the HTTP API, and the command line before it
 //! sends) works on an object in this order: [`unknown_fields`] and [`prune_unknown`],
 //! [`apply_defaults`], then [`validate_create`], [`validate_update`] or [`validate_status`].
-//! All of it is pure. Metadata is checked by [`rules`](crate::store::rules), the same for every
+//! All of it is pure. Metadata is checked by [`rules`], the same for every
 //! write; what is added here is about `spec` and `status`.
 //!
 //! An update is never refused for a bad field that it does not touch ("ratcheting"), so that an
