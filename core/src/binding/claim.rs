@@ -37,8 +37,13 @@ struct Taken {
 fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
     // Step 3, and which of the collected addresses count.
     let mut assignment = assign(view, claim)?;
-    // Somebody has proven that the claim is gone, so that it lives may be an old view.
-    if !view.claim.proven && assignment.held().any(|a| is_given_up(a)) {
+    // That the claim lives may be an old view. It is asked before the claim is put on an address that
+    // waits for the next claim of this name (R4, R13), or that somebody has reclaimed.
+    if !view.claim.proven
+        && assignment
+            .held()
+            .any(|a| holder_uid(a).is_empty() || is_given_up(a))
+    {
         return Err(vec![Need::Read(claim.key())]);
     }
     let mut taken: Vec<Taken> = assignment
@@ -56,7 +61,14 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
             class_consulted = obstacle.is_none();
         }
         if obstacle.is_none() {
-            for (address, family) in matches(view, claim, &assignment) {
+            let found = matches(view, claim, &assignment);
+            // A match for a dead claim is no match to undo: once it says `Bound`, its policy decides.
+            // Without its finalizer the claim is written first, which proves the same.
+            let proves_itself = !claim.metadata.has_finalizer(names::CLAIM_PROTECTION);
+            if !found.is_empty() && !proves_itself && !view.claim.proven {
+                return Err(vec![Need::Read(claim.key())]);
+            }
+            for (address, family) in found {
                 taken.push(Taken {
                     now: address.clone(),
                     matched: true,

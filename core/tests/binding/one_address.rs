@@ -217,3 +217,71 @@ async fn two_claims_never_hold_one_address_and_the_loser_takes_the_next() {
     w.assert_bound("a", &["192.0.2.1"]).await;
     w.assert_bound("b", &["192.0.2.2"]).await;
 }
+
+#[tokio::test]
+async fn a_pre_binding_is_not_completed_for_a_claim_that_lives_only_in_an_old_view() {
+    let mut w = World::new().await;
+    w.claim("a").await;
+    w.settle().await;
+    // The claim is replaced by another one of its name, and an address waits for that name.
+    w.force_delete_claim("a").await;
+    let second = w.claim("a").await;
+    w.address_with("192.0.2.1", "c", |a| {
+        a.metadata
+            .annotations
+            .insert(names::RESERVED.to_owned(), "true".to_owned());
+        a.spec.claim_ref = names_claim("a", "");
+    })
+    .await;
+    w.core.sync_only(&[Kind::IPAddress]);
+    let before = w.core.writes();
+    w.core.pass_over(claim_work()).await;
+    assert_eq!(w.core.log()[before..], [] as [String; 0]);
+    w.settle_and_stay_quiet().await;
+    w.assert_bound("a", &["192.0.2.1"]).await;
+    let address = w.get_address("192.0.2.1").await;
+    assert_eq!(
+        address.spec.claim_ref.as_ref().unwrap().uid,
+        second.metadata.uid
+    );
+}
+
+#[tokio::test]
+async fn what_another_core_has_released_is_not_taken_back_on_an_old_view() {
+    let mut w = World::new().await;
+    w.class("c").await;
+    w.address("192.0.2.1", "c").await;
+    w.claim_with("a", of_class("c")).await;
+    w.settle().await;
+    let mut other = w.another_core().await;
+    w.force_delete_claim("a").await;
+    other.settle().await;
+    w.assert_phase("192.0.2.1", AddressPhase::Released).await;
+    w.core.sync_only(&[Kind::IPAddress]);
+    let before = w.core.writes();
+    for _ in 0..4 {
+        w.core.pass().await;
+    }
+    assert_eq!(w.core.log()[before..], [] as [String; 0]);
+    w.settle_and_stay_quiet().await;
+    w.assert_phase("192.0.2.1", AddressPhase::Released).await;
+}
+
+#[tokio::test]
+async fn a_lost_claim_does_not_heal_on_a_view_that_has_not_seen_the_loss() {
+    let mut w = World::new().await;
+    w.class("c").await;
+    w.address("192.0.2.1", "c").await;
+    w.claim_with("a", of_class("c")).await;
+    w.settle().await;
+    let mut other = w.another_core().await;
+    w.force_delete_address("192.0.2.1").await;
+    other.settle().await;
+    w.assert_lost("a").await;
+    w.core.sync_only(&[Kind::IPAddressClaim]);
+    let before = w.core.writes();
+    w.core.pass_over(claim_work()).await;
+    assert_eq!(w.core.log()[before..], [] as [String; 0]);
+    w.settle_and_stay_quiet().await;
+    w.assert_lost("a").await;
+}
