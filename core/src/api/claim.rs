@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Condition, Extra, Kind, Resource, ResourceSpec};
 use crate::net::Family;
@@ -159,11 +160,13 @@ impl IPAddressClaim {
         self.metadata.annotation(super::names::PROVISIONER)
     }
 
-    /// What a driver says about the claim, if the annotation can be read.
+    /// What a driver says about the claim, if the annotation can be read: a JSON object.
     pub fn provisioning_status(&self) -> Option<ProvisioningStatus> {
         let text = self
             .metadata
             .annotation(super::names::PROVISIONING_STATUS)?;
-        serde_json::from_str(text).ok()
+        // Read as it stands, a list of the fields' values would do as well.
+        let fields: Extra = serde_json::from_str(text).ok()?;
+        serde_json::from_value(Value::Object(fields)).ok()
     }
 }

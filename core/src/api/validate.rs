@@ -1,7 +1,7 @@
 //! What an object may say: the rules of the public contract, checked where objects come in.
 //!
 //! A store preserves what it is given; the edge (the HTTP API, and the command line before it
-//! sends) works on an object in this order: [`unknown_fields`] and [`prune_unknown`],
+//! sends) works on an object in this order: [`metadata_types`], [`unknown_fields`] and [`prune_unknown`],
 //! [`apply_defaults`], then [`validate_create`], [`validate_update`] or [`validate_status`].
 //! All of it is pure. Metadata is checked by [`rules`], the same for every
 //! write; what is added here is about `spec` and `status`.
@@ -9,12 +9,16 @@
 //! An update is never refused for a bad field that it does not touch ("ratcheting"), so that an
 //! object from before a rule, or from a server without it, can still be changed and let go.
 
+mod annotations;
 mod defaults;
+mod envelope;
 mod schema;
 mod spec;
 mod suggest;
 mod types;
 mod unknown;
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
@@ -22,7 +26,9 @@ use super::{Kind, Object, Timestamp};
 use crate::store::rules::{self, Birth};
 use crate::store::{FieldError, StoreError};
 
+pub use annotations::ANNOTATIONS_MAX;
 pub use defaults::apply_defaults;
+pub use envelope::{delete_options, metadata_types};
 pub use suggest::nearest;
 pub use unknown::{UnknownField, prune_unknown, unknown_fields};
 
@@ -38,28 +44,57 @@ pub fn validate_create(object: &Object) -> Vec<FieldError> {
         errors.retain(|e| e.field != wrong_name.field);
         errors.push(wrong_name);
     }
+    errors.extend(annotations::check(None, &object));
     errors.extend(main_errors(&object));
     errors
 }
 
 /// Why an update of everything but `status` is refused: bad fields that `old` did not have just
-/// so, and changes of what cannot be changed. Metadata is left to the store.
+/// so, changes of what cannot be changed, and annotations that leave no room (see
+/// [`ANNOTATIONS_MAX`]). The rest of the metadata is left to the store.
 pub fn validate_update(old: &Object, new: &Object) -> Vec<FieldError> {
     let (old, new) = (tidied(old), tidied(new));
     let mut errors = introduced(main_errors(&old), main_errors(&new), &old, &new);
+    errors.extend(annotations::check(Some(&old), &new));
     errors.extend(spec::unchangeable(&old, &new));
     errors
 }
 
-/// Why an update of `status` is refused: fields of the wrong type that `old` did not have just so.
+/// Why an update of `status` is refused: fields of the wrong type, and second conditions of one
+/// type, that `old` did not have just so.
 pub fn validate_status(old: &Object, new: &Object) -> Vec<FieldError> {
     let (old, new) = (tidied(old), tidied(new));
-    introduced(
-        types::check_status(&old),
-        types::check_status(&new),
-        &old,
-        &new,
-    )
+    introduced(status_errors(&old), status_errors(&new), &old, &new)
+}
+
+fn status_errors(object: &Object) -> Vec<FieldError> {
+    let errors = types::check_status(object);
+    if errors.is_empty() {
+        repeated_conditions(object)
+    } else {
+        errors
+    }
+}
+
+/// Conditions are a map by `type`, although they are written as a list.
+fn repeated_conditions(object: &Object) -> Vec<FieldError> {
+    let conditions = value_at(object, "status.conditions").and_then(Value::as_array);
+    let types = conditions
+        .into_iter()
+        .flatten()
+        .map(|c| c.get("type").and_then(Value::as_str).unwrap_or_default());
+    let mut seen = BTreeSet::new();
+    types
+        .enumerate()
+        .filter(|(_, type_)| !seen.insert(*type_))
+        .map(|(i, type_)| {
+            let message = format!(
+                "Duplicate value: {{\"type\": {}}}; keep one condition of each type",
+                types::shown(type_)
+            );
+            FieldError::new(format!("status.conditions[{i}]"), message)
+        })
+        .collect()
 }
 
 fn main_errors(object: &Object) -> Vec<FieldError> {

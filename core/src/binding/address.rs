@@ -75,12 +75,47 @@ fn deletion(view: &AddressView) -> Step {
             Holder::Live(_) | Holder::Leaving | Holder::Gone => {}
         }
     }
+    let mut plan = Plan::default();
     let mut freed = address.clone();
+    // Where somebody else keeps the object for a while, it must not go on saying that it is bound.
+    if address.metadata.finalizers.len() > 1
+        && let Some(status) = unbound(view, address)
+    {
+        freed.status = status.status.clone();
+        plan.writes.push(Write::address_status(status));
+    }
     freed.metadata.remove_finalizer(names::ADDRESS_PROTECTION);
-    Step::Do(Plan {
-        writes: vec![Write::address(freed)],
-        ..Plan::default()
-    })
+    plan.writes.push(Write::address(freed));
+    Step::Do(plan)
+}
+
+/// The address as it says that the claim which it was bound to is gone; `None` if it does not say
+/// that it is bound, or its claim lives (R7: a parked one).
+fn unbound(view: &AddressView, address: &IPAddress) -> Option<IPAddress> {
+    let claim_ref = address.spec.claim_ref.as_ref()?;
+    let says_bound = address.phase() == Some(AddressPhase::Bound)
+        || find_condition(address.conditions(), condition::BOUND)
+            .is_some_and(|c| c.status == ConditionStatus::True);
+    if !says_bound || matches!(holder(view, claim_ref), Holder::Live(_)) {
+        return None;
+    }
+    let mut unbound = address.clone();
+    let status = unbound.status.get_or_insert_default();
+    if status.phase == Some(AddressPhase::Bound) {
+        status.phase = Some(AddressPhase::Released);
+    }
+    let message = format!(
+        "claim {}/{} is gone; the address goes when its finalizers are done",
+        claim_ref.namespace, claim_ref.name
+    );
+    set_condition(
+        &mut status.conditions,
+        condition::BOUND,
+        Verdict::no(reason::CLAIM_GONE, message),
+        address.metadata.generation,
+        view.now,
+    );
+    Some(unbound)
 }
 
 fn settle(view: &AddressView, address: &IPAddress) -> Step {

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::held::{family, holder_uid, is_let_serve, is_parked, is_valid, names_claim};
+use super::held::{
+    family, holder_uid, is_let_serve, is_parked, is_valid, names_claim, says_bound_to,
+};
 use super::{ClaimView, Need};
 use crate::api::{
     AddressPhase, ClaimPhase, ClaimedAddress, IPAddress, IPAddressClaim, Kind, names,
@@ -47,13 +49,20 @@ impl Assignment {
             .all(|(_, slot)| matches!(slot, Slot::Held(_)))
     }
 
-    /// The families without one.
+    /// The families of which nothing counts and nothing was lost: those that may be matched.
     pub(super) fn missing(&self) -> Vec<Family> {
         self.slots
             .iter()
-            .filter(|(_, slot)| !matches!(slot, Slot::Held(_)))
+            .filter(|(_, slot)| matches!(slot, Slot::Missing))
             .map(|(family, _)| *family)
             .collect()
+    }
+
+    /// Whether an address that counted is lost.
+    pub(super) fn has_lost(&self) -> bool {
+        self.slots
+            .iter()
+            .any(|(_, slot)| matches!(slot, Slot::Lost(_)))
     }
 }
 
@@ -103,7 +112,9 @@ fn decided(view: &ClaimView, claim: &IPAddressClaim, wanted: Family) -> Result<S
     };
     let Some(entry) = reported_for(claim, wanted) else {
         // The status was wiped in part: what is bound counts again.
-        let bound = of_family().filter(|a| holder_uid(a) == uid && serves(a, uid));
+        let bound = of_family().filter(|a| {
+            holder_uid(a) == uid && !gone_or_parked(a, uid) && (lives(a) || is_held(a))
+        });
         return match bound.min_by_key(|a| preference(a)) {
             Some(address) => Ok(Slot::Held(address.clone())),
             None if view.addresses_current => Ok(Slot::Missing),
@@ -140,7 +151,7 @@ fn keeps(address: &IPAddress, claim: &IPAddressClaim, wanted: Family) -> bool {
     is_valid(address)
         && family(address) == Some(wanted)
         && names_claim(address, claim)
-        && (lives(address) || !holder_uid(address).is_empty())
+        && (lives(address) || is_held(address))
         && address.phase() != Some(AddressPhase::Lost)
         && !is_parked(address, &claim.metadata.uid)
 }
@@ -152,50 +163,78 @@ fn undecided(
     wanted: Family,
 ) -> Result<(Slot, bool), Vec<Need>> {
     let uid = claim.metadata.uid.as_str();
-    // A claim that was seen before and has no status now may have been bound: look at all that is
+    // A claim that was seen before and has no phase now may have been bound: look at all that is
     // committed before choosing (R6e).
-    let wiped = claim.status.is_none() && claim.metadata.has_finalizer(names::CLAIM_PROTECTION);
+    let wiped = claim.phase().is_none() && claim.metadata.has_finalizer(names::CLAIM_PROTECTION);
     if wiped && !view.addresses_current {
         return Err(vec![Need::Barrier(Kind::IPAddress)]);
     }
-    let fit: Vec<&Arc<IPAddress>> = view
-        .addresses
-        .iter()
-        .filter(|a| is_valid(a) && family(a) == Some(wanted) && serves(a, uid))
-        .filter(|a| {
-            claim.spec.address_name.is_empty() || claim.spec.address_name == a.metadata.name
-        })
-        .collect();
-    let bound: Vec<&Arc<IPAddress>> = fit
-        .iter()
-        .copied()
+    let named = |a: &Arc<IPAddress>| {
+        claim.spec.address_name.is_empty() || claim.spec.address_name == a.metadata.name
+    };
+    let of_family = || {
+        view.addresses
+            .iter()
+            .filter(|a| is_valid(a) && family(a) == Some(wanted) && named(a))
+    };
+    // What the claim held before its status was wiped is held still, also if it waits for deletion
+    // or was lost meanwhile (R2, R5).
+    let was_bound = |a: &IPAddress| wiped && (a.status.is_none() || says_bound_to(a, uid));
+    let bound: Vec<&Arc<IPAddress>> = of_family()
         .filter(|a| holder_uid(a) == uid)
+        .filter(|a| serves(a, uid) || (was_bound(a) && is_held(a) && !gone_or_parked(a, uid)))
         .collect();
-    let named = reported_for(claim, wanted)
-        .and_then(|entry| bound.iter().find(|a| a.metadata.name == entry.name));
     let several = wiped && bound.len() > 1;
-    let choice = named
+    let reported = reported_for(claim, wanted)
+        .and_then(|entry| bound.iter().find(|a| a.metadata.name == entry.name));
+    let choice = reported
         .copied()
         .or_else(|| bound.iter().copied().min_by_key(|a| preference(a)))
-        .or_else(|| fit.first().copied());
+        .or_else(|| of_family().find(|a| holder_uid(a).is_empty() && serves(a, uid)));
+    if let Some(address) = choice {
+        return Ok((Slot::Held(address.clone()), several));
+    }
+    let lost = of_family()
+        .find(|a| holder_uid(a) == uid && was_bound(a) && a.phase() == Some(AddressPhase::Lost));
     Ok((
-        choice.map_or(Slot::Missing, |a| Slot::Held(a.clone())),
+        lost.map_or(Slot::Missing, |a| Slot::Lost(entry(a))),
         several,
     ))
 }
 
 /// Whether an address may newly count for the claim of this uid (R5, last sentence).
 fn serves(address: &IPAddress, uid: &str) -> bool {
-    lives(address) && address.phase() != Some(AddressPhase::Lost) && !is_parked(address, uid)
+    lives(address) && !gone_or_parked(address, uid)
+}
+
+fn gone_or_parked(address: &IPAddress, uid: &str) -> bool {
+    address.phase() == Some(AddressPhase::Lost) || is_parked(address, uid)
 }
 
 fn lives(address: &IPAddress) -> bool {
     !address.metadata.is_deleting()
 }
 
+/// Whether a claim's hold keeps the object there, marked for deletion or not (R2). Once the
+/// protection is gone from a marked object it cannot be put back.
+fn is_held(address: &IPAddress) -> bool {
+    !holder_uid(address).is_empty() && address.metadata.has_finalizer(names::ADDRESS_PROTECTION)
+}
+
+/// How a claim's status names the address.
+pub(super) fn entry(address: &IPAddress) -> ClaimedAddress {
+    ClaimedAddress {
+        name: address.metadata.name.clone(),
+        address: address
+            .ip()
+            .map_or_else(|| address.spec.address.clone(), |ip| ip.to_string()),
+    }
+}
+
 /// The order among several that are bound (R6e): smallest first.
 fn preference(address: &IPAddress) -> impl Ord + use<> {
     (
+        address.metadata.is_deleting(),
         Reverse(address.is_associated()),
         Reverse(address.phase() == Some(AddressPhase::Bound)),
         address.metadata.creation_timestamp,

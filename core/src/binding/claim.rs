@@ -56,7 +56,7 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
     // Steps 5 to 7, only with families missing and never for a claim that was bound (R5).
     let obstacle = obstacle(view, claim, &assignment);
     let mut class_consulted = false;
-    if !assignment.is_complete() && !is_decided(claim) {
+    if !assignment.missing().is_empty() && !assignment.has_lost() && !is_decided(claim) {
         if claim.spec.address_name.is_empty() {
             class_consulted = obstacle.is_none();
         }
@@ -106,7 +106,7 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
     if main.metadata != claim.metadata {
         plan.writes.insert(0, Write::claim(main.clone()));
     }
-    if status::differs(claim, &desired) {
+    if status::differs(view, claim, &desired) {
         let mut object = main.clone();
         object.status = Some(desired.clone());
         plan.writes.push(Write::claim_status(object));

@@ -1,8 +1,8 @@
 //! The plan for a claim that is being deleted (seed 000 §6).
 
 use super::address::release;
-use super::assign::reported;
-use super::held::{holder_uid, is_bound_by_core, says_bound_to};
+use super::assign::{reported, reported_for};
+use super::held::{family, holder_uid, is_bound_by_core, says_bound_to};
 use super::{ClaimView, Need, Plan, Step, Write, surplus};
 use crate::api::{IPAddress, IPAddressClaim, ReclaimPolicy, names};
 
@@ -53,10 +53,13 @@ fn reclaim(view: &ClaimView, claim: &IPAddressClaim, address: &IPAddress, plan: 
     }
 }
 
-/// Whether the claim ever reported the address; without a status, whether the address says so.
+/// Whether the binding ever took effect: the claim reports the address; or the address says that it
+/// is bound to the claim, and the claim reports no other of its family (its status may have been
+/// wiped, wholly or in part).
 fn took_effect(claim: &IPAddressClaim, address: &IPAddress) -> bool {
-    match &claim.status {
-        Some(_) => reported(claim).any(|e| e.name == address.metadata.name),
-        None => says_bound_to(address, &claim.metadata.uid),
+    if reported(claim).any(|e| e.name == address.metadata.name) {
+        return true;
     }
+    let other = family(address).and_then(|f| reported_for(claim, f));
+    says_bound_to(address, &claim.metadata.uid) && other.is_none()
 }

@@ -1,10 +1,10 @@
 //! The status of a claim, recomputed from scratch (§4 step 8, R12).
 
 use super::ClaimView;
-use super::assign::{Assignment, Slot, is_decided};
+use super::assign::{Assignment, Slot, entry, is_decided};
 use crate::api::{
-    ClaimFamily, ClaimPhase, ClaimedAddress, Condition, IPAddress, IPAddressClaim,
-    IPAddressClaimStatus, Verdict, find_condition, names, remove_condition, set_condition,
+    ClaimFamily, ClaimPhase, Condition, IPAddress, IPAddressClaim, IPAddressClaimStatus,
+    ProvisioningStatus, Verdict, find_condition, names, remove_condition, set_condition,
 };
 use names::{condition, reason};
 
@@ -22,7 +22,7 @@ pub(super) struct Findings<'a> {
 pub(super) fn phase(claim: &IPAddressClaim, findings: &Findings<'_>) -> ClaimPhase {
     if findings.assignment.is_complete() {
         ClaimPhase::Bound
-    } else if is_decided(claim) {
+    } else if is_decided(claim) || findings.assignment.has_lost() {
         ClaimPhase::Lost
     } else {
         ClaimPhase::Pending
@@ -51,7 +51,7 @@ pub(super) fn compute(
                 Slot::Lost(entry) => Some(entry.clone()),
                 _ => None,
             });
-        if prunes_additions(claim) {
+        if prunes_additions(view, claim) {
             status.addresses.extend(lost);
             status.addresses.sort_by(|a, b| a.name.cmp(&b.name));
         } else {
@@ -78,15 +78,6 @@ pub(super) fn compute(
     }
     write_conditions(view, claim, findings, phase, &held, &mut status);
     status
-}
-
-fn entry(address: &IPAddress) -> ClaimedAddress {
-    ClaimedAddress {
-        name: address.metadata.name.clone(),
-        address: address
-            .ip()
-            .map_or_else(|| address.spec.address.clone(), |ip| ip.to_string()),
-    }
 }
 
 fn write_conditions(
@@ -168,7 +159,7 @@ fn pending(
     };
     let provisioner = class.spec.provisioner.as_str();
     // A driver's word counts only if the class that it speaks of is still the one (R14).
-    let said = claim.provisioning_status().filter(|s| {
+    let said = claim.provisioning_status().and_then(sound).filter(|s| {
         s.provisioner == provisioner && s.class == class.metadata.name && !s.reason.is_empty()
     });
     let (reason, message) = match said {
@@ -197,21 +188,48 @@ fn pending(
     }
 }
 
-/// Whether the server that keeps this claim drops our additions to its status: it was written
-/// with addresses, and the text that is always written with them is not there.
-fn prunes_additions(claim: &IPAddressClaim) -> bool {
-    claim.status.as_ref().is_some_and(|s| {
-        !s.addresses.is_empty() && s.address_text.is_empty() && s.lost_addresses.is_empty()
-    })
+/// Longest message of a driver that is shown, in characters.
+const MAX_MESSAGE: usize = 1_024;
+
+/// The annotation is in the tenant's reach, so that it may say anything (R9): only what has the form
+/// of a reason, and is not one of the core's good news, is shown.
+fn sound(mut said: ProvisioningStatus) -> Option<ProvisioningStatus> {
+    let form = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let first = said.reason.chars().next()?;
+    if !first.is_ascii_alphabetic()
+        || !said.reason.chars().all(form)
+        || said.reason.len() > 128
+        || said.reason == reason::BOUND
+    {
+        return None;
+    }
+    if said.message.chars().count() > MAX_MESSAGE {
+        said.message = said.message.chars().take(MAX_MESSAGE).collect();
+    }
+    Some(said)
+}
+
+/// Whether the server that keeps this claim drops our additions to its status: none was ever seen,
+/// and this claim was written with addresses and is without the text that is always written with
+/// them.
+fn prunes_additions(view: &ClaimView, claim: &IPAddressClaim) -> bool {
+    !view.additions_kept
+        && claim.status.as_ref().is_some_and(|s| {
+            !s.addresses.is_empty() && s.address_text.is_empty() && s.lost_addresses.is_empty()
+        })
 }
 
 /// Whether writing `desired` would change what the server keeps. A field that it drops is not
 /// written again and again (R12).
-pub(super) fn differs(claim: &IPAddressClaim, desired: &IPAddressClaimStatus) -> bool {
+pub(super) fn differs(
+    view: &ClaimView,
+    claim: &IPAddressClaim,
+    desired: &IPAddressClaimStatus,
+) -> bool {
     let Some(current) = &claim.status else {
         return true;
     };
-    if prunes_additions(claim) {
+    if prunes_additions(view, claim) {
         let mut kept = desired.clone();
         kept.address_text = String::new();
         return *current != kept;

@@ -57,6 +57,8 @@ pub struct ClaimView {
     pub addresses_current: bool,
     /// Whether `class` was resolved from all classes committed before this pass.
     pub classes_current: bool,
+    /// Whether the server was seen to keep our additions to a claim's status.
+    pub additions_kept: bool,
     /// The wall clock.
     pub now: Timestamp,
 }

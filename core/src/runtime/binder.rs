@@ -291,10 +291,7 @@ impl Reconciler for Binder {
                     .extend(cache.settle_pick(name, outcome.addresses.get(name).copied()));
             }
             if let Work::Claim(key) = work {
-                let took = picks
-                    .iter()
-                    .any(|name| outcome.addresses.contains_key(name));
-                pass.wake.extend(cache.passed(key, took));
+                pass.wake.extend(cache.passed(key));
             }
             pass.wrote = outcome.wrote;
             pass.next = match (outcome.failure, plan.again_after) {
@@ -306,7 +303,7 @@ impl Reconciler for Binder {
             return pass;
         }
         if let Work::Claim(key) = work {
-            pass.wake.extend(self.cache().passed(key, false));
+            pass.wake.extend(self.cache().passed(key));
         }
         if pass.next == Next::Wait {
             pass.next = Next::Again;

@@ -71,7 +71,7 @@ async fn assert_safe(w: &World) {
 }
 
 #[tokio::test]
-async fn a_static_match_survives_a_crash_after_every_write() {
+async fn r11_a_static_match_survives_a_crash_after_every_write() {
     at_every_write!(|w| prepare {
         w.class("c").await;
         w.address("192.0.2.1", "c").await;
@@ -86,7 +86,7 @@ async fn a_static_match_survives_a_crash_after_every_write() {
 }
 
 #[tokio::test]
-async fn a_dual_match_survives_a_crash_after_every_write() {
+async fn r11_a_dual_match_survives_a_crash_after_every_write() {
     at_every_write!(|w| prepare {
         w.class("c").await;
         for ip in ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"] {
@@ -101,7 +101,7 @@ async fn a_dual_match_survives_a_crash_after_every_write() {
 }
 
 #[tokio::test]
-async fn completing_a_pre_binding_survives_a_crash_after_every_write() {
+async fn r11_completing_a_pre_binding_survives_a_crash_after_every_write() {
     at_every_write!(|w| prepare {
         w.class("c").await;
         w.claim_with("a", of_class("c")).await;
@@ -113,7 +113,7 @@ async fn completing_a_pre_binding_survives_a_crash_after_every_write() {
 }
 
 #[tokio::test]
-async fn reclaim_survives_a_crash_after_every_write() {
+async fn r11_reclaim_survives_a_crash_after_every_write() {
     at_every_write!(|w| prepare {
         w.class("c").await;
         w.address("192.0.2.1", "c").await;
@@ -129,7 +129,7 @@ async fn reclaim_survives_a_crash_after_every_write() {
 }
 
 #[tokio::test]
-async fn becoming_lost_survives_a_crash_after_every_write() {
+async fn r11_becoming_lost_survives_a_crash_after_every_write() {
     at_every_write!(|w| prepare {
         w.class("c").await;
         w.address("192.0.2.1", "c").await;
@@ -144,7 +144,7 @@ async fn becoming_lost_survives_a_crash_after_every_write() {
 }
 
 #[tokio::test]
-async fn a_claim_deleted_while_it_is_being_bound_leaves_nothing_at_any_crash_point() {
+async fn r11_a_claim_deleted_while_it_is_being_bound_leaves_nothing_at_any_crash_point() {
     at_every_write!(|w| prepare {
         w.class("c").await;
         w.address("192.0.2.1", "c").await;
@@ -166,7 +166,7 @@ async fn a_claim_deleted_while_it_is_being_bound_leaves_nothing_at_any_crash_poi
 }
 
 #[tokio::test]
-async fn recycling_survives_a_crash_after_every_write() {
+async fn r11_recycling_survives_a_crash_after_every_write() {
     at_every_write!(|w| prepare {
         w.class("c").await;
         w.address("192.0.2.1", "c").await;

@@ -12,4 +12,5 @@ mod one_address;
 mod reclaim;
 mod rules;
 mod wake_ups;
+mod wiped;
 mod world;

@@ -10,7 +10,7 @@ fn claim_work() -> Work {
 }
 
 #[tokio::test]
-async fn two_cores_bind_two_addresses_and_the_claims_status_decides() {
+async fn r6_two_cores_bind_two_addresses_and_the_claims_status_decides() {
     let mut w = World::new().await;
     w.class("c").await;
     w.address("192.0.2.1", "c").await;
@@ -39,7 +39,7 @@ async fn two_cores_bind_two_addresses_and_the_claims_status_decides() {
 }
 
 #[tokio::test]
-async fn an_extra_that_the_core_bound_is_undone_and_given_to_the_next() {
+async fn r6_an_extra_that_the_core_bound_is_undone_and_given_to_the_next() {
     let mut w = World::new().await;
     w.class("c").await;
     w.address("192.0.2.1", "c").await;
@@ -66,7 +66,7 @@ async fn an_extra_that_the_core_bound_is_undone_and_given_to_the_next() {
 }
 
 #[tokio::test]
-async fn an_extra_is_left_alone_while_the_claim_is_only_bound_in_an_old_view() {
+async fn r6_an_extra_is_left_alone_while_the_claim_is_only_bound_in_an_old_view() {
     let mut w = World::new().await;
     w.class("c").await;
     w.address("192.0.2.1", "c").await;
@@ -97,7 +97,7 @@ async fn an_extra_is_left_alone_while_the_claim_is_only_bound_in_an_old_view() {
 }
 
 #[tokio::test]
-async fn without_a_status_the_announced_one_counts_and_is_fenced_against_late_undoing() {
+async fn r6_without_a_status_the_announced_one_counts_and_is_fenced_against_late_undoing() {
     let mut w = World::new().await;
     w.class("c").await;
     let claim = w.claim_with("a", of_class("c")).await;
@@ -126,7 +126,7 @@ async fn without_a_status_the_announced_one_counts_and_is_fenced_against_late_un
 }
 
 #[tokio::test]
-async fn without_a_status_nothing_is_chosen_before_all_addresses_are_in_view() {
+async fn r6_without_a_status_nothing_is_chosen_before_all_addresses_are_in_view() {
     let mut w = World::new().await;
     w.class("c").await;
     w.address("192.0.2.5", "c").await;
@@ -146,7 +146,7 @@ async fn without_a_status_nothing_is_chosen_before_all_addresses_are_in_view() {
 }
 
 #[tokio::test]
-async fn a_match_whose_claim_went_before_it_took_effect_is_undone() {
+async fn r6_a_match_whose_claim_went_before_it_took_effect_is_undone() {
     for policy_delete in [false, true] {
         let mut w = World::new().await;
         w.class("c").await;
@@ -171,7 +171,7 @@ async fn a_match_whose_claim_went_before_it_took_effect_is_undone() {
 }
 
 #[tokio::test]
-async fn at_reclaim_an_extra_of_the_core_that_the_status_does_not_name_is_undone() {
+async fn r6_at_reclaim_an_extra_of_the_core_that_the_status_does_not_name_is_undone() {
     let mut w = World::new().await;
     w.class("c").await;
     w.address("192.0.2.1", "c").await;
@@ -192,7 +192,7 @@ async fn at_reclaim_an_extra_of_the_core_that_the_status_does_not_name_is_undone
 }
 
 #[tokio::test]
-async fn two_claims_never_hold_one_address_and_the_loser_takes_the_next() {
+async fn r6_two_claims_never_hold_one_address_and_the_loser_takes_the_next() {
     let mut w = World::new().await;
     w.class("c").await;
     w.address("192.0.2.1", "c").await;
@@ -219,7 +219,7 @@ async fn two_claims_never_hold_one_address_and_the_loser_takes_the_next() {
 }
 
 #[tokio::test]
-async fn a_pre_binding_is_not_completed_for_a_claim_that_lives_only_in_an_old_view() {
+async fn r6_a_pre_binding_is_not_completed_for_a_claim_that_lives_only_in_an_old_view() {
     let mut w = World::new().await;
     w.claim("a").await;
     w.settle().await;
@@ -245,7 +245,7 @@ async fn a_pre_binding_is_not_completed_for_a_claim_that_lives_only_in_an_old_vi
 }
 
 #[tokio::test]
-async fn what_another_core_has_released_is_not_taken_back_on_an_old_view() {
+async fn r6_what_another_core_has_released_is_not_taken_back_on_an_old_view() {
     let mut w = World::new().await;
     w.class("c").await;
     w.address("192.0.2.1", "c").await;
@@ -266,7 +266,7 @@ async fn what_another_core_has_released_is_not_taken_back_on_an_old_view() {
 }
 
 #[tokio::test]
-async fn a_lost_claim_does_not_heal_on_a_view_that_has_not_seen_the_loss() {
+async fn r6_a_lost_claim_does_not_heal_on_a_view_that_has_not_seen_the_loss() {
     let mut w = World::new().await;
     w.class("c").await;
     w.address("192.0.2.1", "c").await;

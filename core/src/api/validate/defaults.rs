@@ -21,7 +21,7 @@ pub fn apply_defaults(object: &mut Object) {
     }
 }
 
-fn drop_nulls(map: &mut Map<String, Value>, fields: &'static [Field]) {
+pub(super) fn drop_nulls(map: &mut Map<String, Value>, fields: &'static [Field]) {
     map.retain(|name, value| match fields.iter().find(|f| f.name == name) {
         Some(_) if value.is_null() => false,
         Some(field) => {

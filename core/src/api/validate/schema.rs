@@ -13,6 +13,13 @@ pub(super) enum Shape {
     Count,
     /// RFC 3339 in UTC.
     Time,
+    Flag,
+    /// A `resourceVersion` as it was read.
+    Revision,
+    /// An object with any names whose values are texts.
+    Texts,
+    /// Anything: somebody else's, only carried along.
+    Any,
     /// An object with exactly these fields.
     Fields(&'static [Field]),
     /// An object whose content is somebody else's.
@@ -29,7 +36,7 @@ pub(super) struct Field {
     pub(super) required: bool,
 }
 
-const fn may(name: &'static str, shape: Shape) -> Field {
+pub(super) const fn may(name: &'static str, shape: Shape) -> Field {
     Field {
         name,
         shape,
@@ -44,25 +51,6 @@ const fn must(name: &'static str, shape: Shape) -> Field {
         required: true,
     }
 }
-
-/// Fields of `metadata`, also those that Kubernetes keeps and ipledger only carries along.
-pub(super) const METADATA: &[&str] = &[
-    "annotations",
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "labels",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
 
 /// The fields of a kind beside `apiVersion`, `kind` and `metadata`.
 pub(super) fn fields(kind: Kind) -> &'static [Field] {

@@ -1,11 +1,12 @@
 /// The known word that was probably meant: the closest one by letters inserted, left out, replaced
 /// or swapped (without regard to case), if it is close enough to be a slip, or else one that begins
-/// with the word.
+/// with the word, or that the word begins with.
 ///
 /// ```
 /// # use ipledger_core::api::validate::nearest;
 /// assert_eq!(nearest("familly", ["className", "family"]), Some("family"));
 /// assert_eq!(nearest("class", ["className", "family"]), Some("className"));
+/// assert_eq!(nearest("familyName", ["className", "family"]), Some("family"));
 /// assert_eq!(nearest("colour", ["className", "family"]), None);
 /// ```
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -18,16 +19,20 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     for candidate in known {
         let lower = candidate.to_lowercase();
         let slips = word.chars().count().max(lower.chars().count()).div_ceil(4);
-        let distance = if word.len() >= 4 && lower.starts_with(&word) {
-            slips
-        } else {
-            strsim::osa_distance(&word, &lower)
-        };
+        let mut distance = strsim::osa_distance(&word, &lower);
+        if begins(&lower, &word) || begins(&word, &lower) {
+            distance = distance.min(slips);
+        }
         if distance <= slips && best.is_none_or(|(least, _)| distance < least) {
             best = Some((distance, candidate));
         }
     }
     best.map(|(_, candidate)| candidate)
+}
+
+/// Whether a word begins with another one that is long enough to mean something.
+fn begins(word: &str, start: &str) -> bool {
+    start.len() >= 4 && word.starts_with(start)
 }
 
 #[cfg(test)]
@@ -50,5 +55,20 @@ mod tests {
             assert_eq!(nearest(word, known), meant, "{word}");
         }
         assert_eq!(nearest(&"f".repeat(100_000), known), None);
+    }
+
+    #[test]
+    fn a_word_that_goes_on_after_a_known_one_means_that_one() {
+        let known = ["addresses", "exclude", "order", "pin"];
+        for (word, meant) in [
+            ("excludeAddresses", Some("exclude")),
+            ("excluded", Some("exclude")),
+            ("ordering", Some("order")),
+            ("address", Some("addresses")),
+            ("pinning", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), meant, "{word}");
+        }
     }
 }

@@ -8,7 +8,12 @@ use crate::api::{
     IPAddressClaimSpec, IPAddressClassSpec, IPAddressSpec, Kind, Object, Resource, ResourceSpec,
     Timestamp,
 };
-use crate::store::FieldError;
+use crate::store::{FieldError, Revision};
+
+/// Mistakes that are looked for; who made more hears of the rest next time.
+const MAX_ERRORS: usize = 32;
+/// Characters of a name that is not ours, in a path.
+const MAX_NAME_CHARS: usize = 64;
 
 /// Errors in everything but `metadata` and `status`.
 pub(super) fn check_main(object: &Object) -> Vec<FieldError> {
@@ -50,6 +55,18 @@ fn read_typed(object: &Object) -> Result<(), FieldError> {
     }
 }
 
+/// Errors in the known fields of the object at `path`.
+pub(super) fn check_fields(
+    map: &Map<String, Value>,
+    fields: &'static [Field],
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    fields
+        .iter()
+        .for_each(|f| check_field(map, f, path, errors));
+}
+
 fn check_field(
     map: &Map<String, Value>,
     field: &'static Field,
@@ -65,10 +82,23 @@ fn check_field(
     }
 }
 
-fn check_value(value: &Value, shape: &'static Shape, path: &str, errors: &mut Vec<FieldError>) {
+/// Errors in a value that should have this shape. Only an object is read as one: what reads the
+/// typed kinds would also take a list of its fields' values.
+pub(super) fn check_value(
+    value: &Value,
+    shape: &'static Shape,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    if errors.len() >= MAX_ERRORS {
+        return;
+    }
     let mut refuse = |message: String| errors.push(FieldError::new(path, message));
     match (shape, value) {
-        (Shape::Text, Value::String(_)) | (Shape::Opaque, Value::Object(_)) => {}
+        (Shape::Any, _)
+        | (Shape::Text, Value::String(_))
+        | (Shape::Flag, Value::Bool(_))
+        | (Shape::Opaque, Value::Object(_)) => {}
         (Shape::Words(words), Value::String(word)) => {
             if !words.contains(&word.as_str()) {
                 refuse(format!(
@@ -83,11 +113,18 @@ fn check_value(value: &Value, shape: &'static Shape, path: &str, errors: &mut Ve
                 refuse(e.to_string());
             }
         }
+        (Shape::Revision, Value::String(text)) => {
+            if let Err(message) = text.parse::<Revision>() {
+                refuse(message);
+            }
+        }
         (Shape::Count, Value::Number(n)) if n.is_u64() => {}
-        (Shape::Fields(fields), Value::Object(map)) => {
-            fields
-                .iter()
-                .for_each(|f| check_field(map, f, path, errors));
+        (Shape::Fields(fields), Value::Object(map)) => check_fields(map, fields, path, errors),
+        (Shape::Texts, Value::Object(map)) => {
+            for (name, text) in map {
+                let name: String = name.chars().take(MAX_NAME_CHARS).collect();
+                check_value(text, &Shape::Text, &join(path, &name), errors);
+            }
         }
         (Shape::List(shape), Value::Array(items)) => {
             for (i, item) in items.iter().enumerate() {
@@ -110,6 +147,10 @@ fn wanted(shape: &Shape) -> &'static str {
         Shape::Text | Shape::Words(_) => "a string",
         Shape::Count => "a whole number of 0 or more",
         Shape::Time => "a time such as \"2026-11-30T17:06:41Z\"",
+        Shape::Flag => "true or false",
+        Shape::Revision => "a resourceVersion as it was read",
+        Shape::Texts => "an object with strings",
+        Shape::Any => "anything",
         Shape::Fields(_) | Shape::Opaque => "an object",
         Shape::List(_) => "a list",
     }

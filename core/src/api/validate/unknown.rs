@@ -2,7 +2,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::schema::{self, Field, METADATA, Shape};
+use super::envelope::METADATA;
+use super::schema::{self, Field, Shape};
 use super::suggest::nearest;
 use crate::api::Object;
 use crate::store::FieldError;
@@ -41,8 +42,8 @@ impl From<UnknownField> for FieldError {
 pub fn unknown_fields(object: &Object) -> Vec<UnknownField> {
     let mut found = Vec::new();
     for name in object.metadata.extra.keys() {
-        if !METADATA.contains(&name.as_str()) {
-            let known = METADATA.iter().copied();
+        if !is_metadata(name) {
+            let known = METADATA.iter().map(|f| f.name);
             found.push(unknown("metadata", name, known));
         }
     }
@@ -52,11 +53,12 @@ pub fn unknown_fields(object: &Object) -> Vec<UnknownField> {
 
 /// Removes what [`unknown_fields`] finds.
 pub fn prune_unknown(object: &mut Object) {
-    object
-        .metadata
-        .extra
-        .retain(|name, _| METADATA.contains(&name.as_str()));
+    object.metadata.extra.retain(|name, _| is_metadata(name));
     prune(&mut object.fields, schema::fields(object.kind));
+}
+
+fn is_metadata(name: &str) -> bool {
+    METADATA.iter().any(|f| f.name == name)
 }
 
 fn unknown<'a>(path: &str, name: &str, known: impl Iterator<Item = &'a str>) -> UnknownField {
@@ -75,7 +77,7 @@ pub(super) fn join(path: &str, name: &str) -> String {
     }
 }
 
-fn find(
+pub(super) fn find(
     map: &Map<String, Value>,
     fields: &'static [Field],
     path: &str,

@@ -30,6 +30,8 @@ pub struct Cache {
     waiting: Waiting,
     /// When this process first saw a pre-bound address without its claim: uid and time.
     orphans: BTreeMap<String, (String, Duration)>,
+    /// Whether an addition of ours to a claim's status was ever seen: the server keeps them.
+    additions_kept: bool,
 }
 
 impl Cache {
@@ -119,6 +121,10 @@ impl Cache {
             Some(claim) => self.claims.insert(key.clone(), claim.clone()),
             None => self.claims.remove(key),
         };
+        self.additions_kept |= new
+            .iter()
+            .filter_map(|c| c.status.as_ref())
+            .any(|s| !s.address_text.is_empty() || !s.lost_addresses.is_empty());
         self.waiting.observe(key, old.as_deref(), new.as_deref());
         let mut works = vec![Work::Claim(key.clone())];
         if new.is_none() {
@@ -171,6 +177,7 @@ impl Cache {
         let mut view = ClaimView {
             addresses_current: facts.barriers.contains(&Kind::IPAddress),
             classes_current: facts.barriers.contains(&Kind::IPAddressClass),
+            additions_kept: self.additions_kept,
             now,
             ..ClaimView::default()
         };
@@ -320,21 +327,21 @@ impl Cache {
         self.waiting.wake_first(&place).map(Work::Claim)
     }
 
-    /// A claim has had its pass. If it was woken for a free address and did not take one, the
-    /// next in line is woken.
-    pub fn passed(&mut self, key: &Key, took: bool) -> Option<Work> {
+    /// A claim has had its pass. Of each class and family for which it was woken and something is
+    /// still free, the next in line is woken.
+    pub fn passed(&mut self, key: &Key) -> Vec<Work> {
         let claim = self.claims.get(key).cloned();
-        if took {
-            self.waiting.passed(key, claim.as_deref());
-            return None;
-        }
         self.pass_on(key, claim.as_deref())
     }
 
-    fn pass_on(&mut self, key: &Key, claim: Option<&IPAddressClaim>) -> Option<Work> {
-        let place = self.waiting.passed(key, claim)?;
-        self.available.first(&place.0, place.1)?;
-        self.waiting.wake_after(&place, key).map(Work::Claim)
+    fn pass_on(&mut self, key: &Key, claim: Option<&IPAddressClaim>) -> Vec<Work> {
+        let mut next = Vec::new();
+        for place in self.waiting.passed(key, claim) {
+            if self.available.first(&place.0, place.1).is_some() {
+                next.extend(self.waiting.wake_after(&place, key).map(Work::Claim));
+            }
+        }
+        next
     }
 
     /// All work there could be.

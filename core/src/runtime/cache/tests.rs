@@ -127,7 +127,7 @@ proptest! {
             // Everybody who was woken has a pass.
             let keys: Vec<Key> = cache.claims.keys().cloned().collect();
             for key in keys {
-                cache.passed(&key, true);
+                cache.passed(&key);
             }
         }
         let mut rebuilt = Cache::default();
@@ -208,4 +208,39 @@ fn default_classes_are_known_by_their_annotation() {
         new: None,
     });
     assert!(cache.defaults.is_empty());
+}
+
+#[test]
+fn a_claim_that_was_woken_twice_and_is_gone_passes_both_addresses_on() {
+    let mut cache = Cache::default();
+    let waits = |n: u8, family: ClaimFamily| {
+        let mut waiting = claim(n, 1, false, 3, false, None);
+        waiting.spec.family = family;
+        waiting
+    };
+    let claims = [
+        waits(0, ClaimFamily::Dual),
+        waits(1, ClaimFamily::IPv4),
+        waits(2, ClaimFamily::IPv6),
+    ];
+    for new in claims.clone() {
+        cache.observe(&Change::Claim {
+            key: new.key(),
+            old: None,
+            new: Some(Arc::new(new)),
+        });
+    }
+    // Both wake the first in line, which goes before its pass.
+    observed(&mut cache, address(0, 1, true, None, 0));
+    observed(&mut cache, address(2, 1, true, None, 0));
+    let key = claims[0].key();
+    let old = cache.claims.get(&key).cloned();
+    let works = cache.observe(&Change::Claim {
+        key,
+        old,
+        new: None,
+    });
+    for waiting in &claims[1..] {
+        assert!(works.contains(&Work::Claim(waiting.key())), "{works:?}");
+    }
 }

@@ -10,8 +10,8 @@ use crate::net::Family;
 pub(super) struct Waiting {
     /// Claims that wait for a free address of a class and family, without those woken.
     for_address: BTreeMap<(String, Family), BTreeSet<Key>>,
-    /// Claims that were woken for a free address and have not had a pass since.
-    woken: BTreeMap<Key, (String, Family)>,
+    /// Claims that were woken for free addresses and have not had a pass since, and for which.
+    woken: BTreeMap<Key, BTreeSet<(String, Family)>>,
     /// Claims that a change of this class (empty: of the default) concerns.
     for_class: BTreeSet<(String, Key)>,
     /// Claims that name an address object.
@@ -39,9 +39,7 @@ impl Waiting {
         let Some(claim) = new else {
             return;
         };
-        if !self.woken.contains_key(key) {
-            self.enter(key, claim);
-        }
+        self.enter(key, claim);
         if let Some(class) = class_wanted(claim) {
             self.for_class.insert((class.to_owned(), key.clone()));
         }
@@ -53,6 +51,9 @@ impl Waiting {
 
     fn enter(&mut self, key: &Key, claim: &IPAddressClaim) {
         for place in families_wanted(claim) {
+            if self.woken.get(key).is_some_and(|p| p.contains(&place)) {
+                continue;
+            }
             self.for_address
                 .entry(place)
                 .or_default()
@@ -78,7 +79,10 @@ impl Waiting {
 
     fn wake(&mut self, place: &(String, Family), key: Key) -> Option<Key> {
         self.leave(place, &key);
-        self.woken.insert(key.clone(), place.clone());
+        self.woken
+            .entry(key.clone())
+            .or_default()
+            .insert(place.clone());
         Some(key)
     }
 
@@ -88,12 +92,12 @@ impl Waiting {
         &mut self,
         key: &Key,
         claim: Option<&IPAddressClaim>,
-    ) -> Option<(String, Family)> {
-        let place = self.woken.remove(key)?;
+    ) -> BTreeSet<(String, Family)> {
+        let places = self.woken.remove(key).unwrap_or_default();
         if let Some(claim) = claim {
             self.enter(key, claim);
         }
-        Some(place)
+        places
     }
 
     /// Wakes the next claim behind one that could not use what it was woken for. It goes forward
