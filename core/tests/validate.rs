@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use ipledger_core::api::Object;
-use ipledger_core::api::validate::{validate_create, validate_status, validate_update};
+use ipledger_core::api::validate::{
+    ANNOTATIONS_MAX, validate_create, validate_status, validate_update,
+};
 use ipledger_core::store::FieldError;
 use serde_json::{Value, json};
 
@@ -432,4 +434,106 @@ fn a_bad_status_does_not_block_an_update_of_the_rest() {
         validate_create(&with_status(claim(json!({})), json!(7))),
         []
     );
+}
+
+#[test]
+fn a_status_has_one_condition_of_a_type() {
+    let status = |types: &[&str]| {
+        let conditions: Vec<Value> = types
+            .iter()
+            .map(|t| json!({"type": t, "status": "True"}))
+            .collect();
+        with_status(claim(json!({})), json!({"conditions": conditions}))
+    };
+    let old = status(&["Bound"]);
+    assert_eq!(validate_status(&old, &status(&["Bound", "Valid"])), []);
+    let twice = status(&["Bound", "Bound", "Valid", "Bound"]);
+    let errors = validate_status(&old, &twice);
+    assert_eq!(
+        fields(&errors),
+        ["status.conditions[1]", "status.conditions[3]"]
+    );
+    assert!(
+        errors[0]
+            .message
+            .starts_with(r#"Duplicate value: {"type": "Bound"}"#),
+        "{errors:?}"
+    );
+    // What an older server let in does not block the next write of something else.
+    let mut later = twice.clone();
+    later.fields["status"]["phase"] = json!("Bound");
+    assert_eq!(validate_status(&twice, &later), []);
+}
+
+fn annotated(mut object: Object, annotations: &[(&str, usize)]) -> Object {
+    for (name, size) in annotations {
+        let value = "x".repeat(size - name.len());
+        object
+            .metadata
+            .annotations
+            .insert((*name).to_owned(), value);
+    }
+    object
+}
+
+#[test]
+fn annotations_of_claims_and_addresses_leave_room_for_what_the_ledger_adds() {
+    for (object, limited) in [
+        (claim(json!({})), true),
+        (address_with(json!({})), true),
+        (class(json!({"provisioner": "x"})), false),
+    ] {
+        let full = annotated(object.clone(), &[("example.com/a", ANNOTATIONS_MAX)]);
+        assert_eq!(validate_create(&full), []);
+        assert_eq!(validate_update(&object, &full), []);
+        let fuller = annotated(object.clone(), &[("example.com/a", ANNOTATIONS_MAX + 1)]);
+        for errors in [
+            validate_create(&fuller),
+            validate_update(&object, &fuller),
+            validate_update(&full, &fuller),
+        ] {
+            let wanted: &[&str] = if limited {
+                &["metadata.annotations"]
+            } else {
+                &[]
+            };
+            assert_eq!(fields(&errors), wanted, "{}", object.kind);
+            for error in errors {
+                assert!(error.message.contains("196608"), "{error}");
+                assert!(error.message.contains("drivers"), "{error}");
+            }
+        }
+        let most = annotated(object.clone(), &[("example.com/a", 256 * 1024)]);
+        let errors = validate_create(&most);
+        assert_eq!(errors.len(), usize::from(limited), "{errors:?}");
+        // The rule of Kubernetes speaks for itself.
+        let beyond = annotated(object, &[("example.com/a", 256 * 1024 + 1)]);
+        assert_eq!(fields(&validate_create(&beyond)), ["metadata.annotations"]);
+    }
+}
+
+#[test]
+fn a_full_object_takes_what_the_ledger_adds_and_any_other_change() {
+    let full = annotated(claim(json!({})), &[("example.com/a", ANNOTATIONS_MAX)]);
+    let stamp = ("local.sdn.cozystack.io/provisioner", 100);
+    let of_driver = ("range.drivers.local.sdn.cozystack.io/x", 100);
+    let stamped = annotated(full.clone(), &[stamp, of_driver]);
+    assert_eq!(validate_update(&full, &stamped), []);
+    let mut labelled = stamped.clone();
+    labelled
+        .metadata
+        .labels
+        .insert("a".to_owned(), "b".to_owned());
+    assert_eq!(validate_update(&stamped, &labelled), []);
+    let less = annotated(stamped.clone(), &[("example.com/a", ANNOTATIONS_MAX - 1)]);
+    assert_eq!(validate_update(&stamped, &less), []);
+    for more in [
+        ("example.com/b", 50),
+        ("xlocal.sdn.cozystack.io/provisioner", 50),
+        ("local.sdn.cozystack.io/mine", 32 * 1024),
+    ] {
+        let more = annotated(stamped.clone(), &[more]);
+        let errors = validate_update(&stamped, &more);
+        assert_eq!(fields(&errors), ["metadata.annotations"]);
+    }
 }

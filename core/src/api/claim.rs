@@ -170,3 +170,24 @@ impl IPAddressClaim {
         serde_json::from_value(Value::Object(fields)).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_driver_says_is_read_from_an_object_only() {
+        let said = |text: &str| {
+            let mut claim = IPAddressClaim::default();
+            claim.metadata.annotations.insert(
+                super::super::names::PROVISIONING_STATUS.to_owned(),
+                text.to_owned(),
+            );
+            claim.provisioning_status().map(|s| s.reason)
+        };
+        let object = r#"{"provisioner": "p", "reason": "PoolExhausted", "more": 1}"#;
+        assert_eq!(said(object).as_deref(), Some("PoolExhausted"));
+        assert_eq!(said(r#"["p", "PoolExhausted", "c", "m"]"#), None);
+        assert_eq!(said("{"), None);
+    }
+}

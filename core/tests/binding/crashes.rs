@@ -4,7 +4,8 @@
 use ipledger_core::api::{AddressPhase, ClaimPhase, IPAddressClaimSpec};
 use ipledger_core::store::StoreExt;
 
-use crate::world::{Fault, World, delete_policy, dual, names_claim, of_class};
+use crate::store::Fault;
+use crate::world::{World, delete_policy, dual, names_claim, of_class};
 
 /// Prepares a ledger, disturbs it, and checks the end; the core dies in between after each number
 /// of writes in turn.

@@ -7,10 +7,13 @@
 mod address_steps;
 mod claim_steps;
 mod crashes;
+mod identity_and_reclaim;
 mod lost_and_parked;
 mod one_address;
 mod reclaim;
-mod rules;
+mod spec_and_stamp;
+mod status_and_events;
+mod store;
 mod wake_ups;
 mod wiped;
 mod world;

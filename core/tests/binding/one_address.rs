@@ -3,7 +3,8 @@
 use ipledger_core::api::{AddressPhase, Key, Kind, names};
 use ipledger_core::runtime::Work;
 
-use crate::world::{Fault, World, delete_policy, names_claim, of_class};
+use crate::store::Fault;
+use crate::world::{World, delete_policy, names_claim, of_class};
 
 fn claim_work() -> Work {
     Work::Claim(Key::claim("ns", "a"))

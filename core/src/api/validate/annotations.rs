@@ -1,8 +1,7 @@
 //! Room for what the ledger adds: Kubernetes bounds the annotations of an object together, and an
 //! object that its user has filled could neither be stamped nor released.
 
-use crate::api::kind::GROUP;
-use crate::api::{Kind, Object};
+use crate::api::{GROUP, Kind, Object};
 use crate::store::FieldError;
 
 /// Bytes that the annotations of a claim or an address may have together, names and values, when
