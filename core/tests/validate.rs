@@ -174,7 +174,7 @@ fn metadata_has_the_forms_of_kubernetes() {
         ("uid", json!("replaced"), vec![]),
         (
             "annotations",
-            json!({"a": "x".repeat(256 * 1024 - 1)}),
+            json!({"a": "x".repeat(ANNOTATIONS_MAX - 1)}),
             vec![],
         ),
     ] {

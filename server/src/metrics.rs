@@ -99,8 +99,9 @@ impl Metrics {
             .collect()
     }
 
-    /// Whether every controller has seen the whole ledger; if not, which has not.
+    /// Whether the store works and every controller has seen the whole ledger; if not, what is wrong.
     pub(crate) fn ready(&self) -> Result<(), String> {
+        self.store.health()?;
         match self
             .controllers()
             .into_iter()
@@ -154,4 +155,30 @@ impl Metrics {
 
 fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_server_whose_database_file_is_gone_is_not_ready_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let store = SqliteStore::open(&path, &Default::default()).await.unwrap();
+        let metrics = Metrics::new(Arc::new(store));
+        assert_eq!(metrics.ready(), Ok(()));
+        std::fs::remove_file(&path).unwrap();
+        let told = async {
+            loop {
+                match metrics.ready() {
+                    Err(told) => return told,
+                    Ok(()) => tokio::time::sleep(Duration::from_millis(2)).await,
+                }
+            }
+        };
+        let told = tokio::time::timeout(Duration::from_secs(20), told).await;
+        assert!(told.unwrap().contains("ledger.db was deleted"));
+    }
 }

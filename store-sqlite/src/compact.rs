@@ -99,7 +99,9 @@ impl Compactor {
                 session.roll_back().await;
                 shared.stats.compaction_failures.fetch_add(1, Relaxed);
                 let e = shared.fail(&e);
-                tracing::warn!(error = %e, "a step of compaction failed; it is tried again");
+                if shared.identity.known().is_ok() {
+                    tracing::warn!(error = %e, "a step of compaction failed; it is tried again");
+                }
                 for (_, reply) in self.asked.drain(..) {
                     let _ = reply.send(Err(e.clone()));
                 }

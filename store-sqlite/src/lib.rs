@@ -5,6 +5,8 @@
 //!   time share one transaction and one sync; each still succeeds or fails alone.
 //! * A caller that gives up cannot disturb a transaction.
 //! * Several processes may work on one file: each sees the watch events of the others.
+//! * When the file is deleted or replaced while it is open, everything gets `Unavailable` from then
+//!   on; see [`SqliteStore::health`].
 //! * A watch is cut off only when it has fallen behind the history that is kept (`Expired`); it
 //!   never gets `TooSlow`, because it keeps no queue.
 //!
@@ -21,6 +23,7 @@ mod compact;
 mod error;
 mod event;
 mod feed;
+mod identity;
 mod jump;
 mod list;
 mod open;
@@ -54,6 +57,7 @@ use tokio::task::JoinHandle;
 
 use crate::batch::{Done, Request};
 use crate::feed::Feed;
+use crate::identity::Identity;
 use crate::readers::{Readers, connect_options};
 use crate::session::Session;
 use crate::shared::{Shared, apart};
@@ -81,6 +85,8 @@ impl SqliteStore {
     pub async fn open(path: &Path, options: &Options) -> Result<SqliteStore, OpenError> {
         let opened = open::open(path, options).await?;
         let path = opened.path;
+        let identity = Identity::of(&path).map_err(|e| open::io_failure(&path, &e))?;
+        let identity = Arc::new(identity);
         let poller = connect_options(&path, options.busy_timeout)
             .read_only(true)
             .connect()
@@ -88,12 +94,13 @@ impl SqliteStore {
         let poller = poller.map_err(|e| open::failure(&path, &e))?;
         let shared = Arc::new(Shared {
             options: options.clone(),
-            readers: Readers::new(&path, options.busy_timeout),
+            readers: Readers::new(&path, options.busy_timeout, identity.clone()),
             feed: Feed::new(opened.revision),
             stats: options::Counters::default(),
+            identity: identity.clone(),
         });
         let (queue, commands) = mpsc::channel(writer::QUEUE);
-        let session = Session::new(&path, options.clone(), opened.writer);
+        let session = Session::new(&path, options.clone(), opened.writer, identity);
         let writer = Writer::new(shared.clone(), session, commands, opened.revision);
         tokio::spawn(writer.run());
         let poller = tokio::spawn(poll::run(shared.clone(), poller));
@@ -133,6 +140,15 @@ impl SqliteStore {
     /// `Unavailable`; a part may then be forgotten.
     pub async fn compact_to(&self, revision: Revision) -> Result<Revision, StoreError> {
         self.send(|reply| Command::Compact(revision, reply)).await
+    }
+
+    /// Whether the database file is still the one that was opened. Once it was deleted or replaced,
+    /// watches end and every call gets `Unavailable`, until the process is started again.
+    ///
+    /// # Errors
+    /// What happened and what to do, for people.
+    pub fn health(&self) -> Result<(), String> {
+        self.shared.identity.known().map_err(|lost| lost.0)
     }
 
     /// What the store has done since it was opened.

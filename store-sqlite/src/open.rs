@@ -351,14 +351,22 @@ pub(crate) fn failure(path: &Path, error: &sqlx::Error) -> OpenError {
             verdict: error.to_string(),
         },
         Fault::NotADatabase => OpenError::NotADatabase { path },
-        Fault::Io | Fault::Other => OpenError::Failed {
+        Fault::Io => OpenError::Failed {
+            path,
+            reason: format!(
+                "reading or writing it failed; if another process still works with it after the \
+                 file or its -wal file was deleted or replaced, end that process first; otherwise \
+                 check the disk and the system log ({error})"
+            ),
+        },
+        Fault::Other => OpenError::Failed {
             path,
             reason: error.to_string(),
         },
     }
 }
 
-fn io_failure(path: &Path, error: &std::io::Error) -> OpenError {
+pub(crate) fn io_failure(path: &Path, error: &std::io::Error) -> OpenError {
     let path = path.to_owned();
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => OpenError::NoFolder { path },

@@ -1,4 +1,4 @@
-//! Looks for the writes of other processes and moves the feed on.
+//! Looks for the writes of other processes and moves the feed on, and for the loss of the file.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::feed::MAX_EVENTS;
 use crate::read;
 use crate::shared::Shared;
 
-/// Runs until the feed is closed.
+/// Runs until the feed is closed, and closes it if the file is lost.
 pub(crate) async fn run(shared: Arc<Shared>, mut connection: SqliteConnection) {
     let mut tail = shared.feed.subscribe();
     let mut seen = None;
@@ -23,6 +23,12 @@ pub(crate) async fn run(shared: Arc<Shared>, mut connection: SqliteConnection) {
             _ = tail.wait_for(|tail| tail.closed) => break,
             () = shared.feed.foreign.notified() => seen = None,
             () = tokio::time::sleep_until(next) => {}
+        }
+        if let Err(lost) = shared.identity.check() {
+            tracing::error!(error = %lost, "the store has stopped");
+            // Whoever follows a watch learns the reason when it opens the next one.
+            shared.feed.close();
+            break;
         }
         match look(&shared, &mut connection, &mut seen).await {
             Ok(()) => failing = false,

@@ -5,6 +5,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipledger_core::store::StoreError;
@@ -13,6 +14,7 @@ use sqlx::{ConnectOptions, Connection};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard, Semaphore, SemaphorePermit};
 
 use crate::error::{closed, unavailable};
+use crate::identity::Identity;
 
 /// Readers work in parallel with each other and with the writer.
 const READERS: usize = 4;
@@ -33,14 +35,16 @@ pub(crate) struct Readers {
     options: SqliteConnectOptions,
     permits: Semaphore,
     slots: [Mutex<Option<SqliteConnection>>; READERS],
+    identity: Arc<Identity>,
 }
 
 impl Readers {
-    pub(crate) fn new(path: &Path, busy_timeout: Duration) -> Readers {
+    pub(crate) fn new(path: &Path, busy_timeout: Duration, identity: Arc<Identity>) -> Readers {
         Readers {
             options: connect_options(path, busy_timeout).read_only(true),
             permits: Semaphore::new(READERS),
             slots: Default::default(),
+            identity,
         }
     }
 
@@ -49,12 +53,15 @@ impl Readers {
     /// statement waits for its end.
     pub(crate) async fn get(&self) -> Result<Reader<'_>, StoreError> {
         let permit = self.permits.acquire().await.map_err(|_| closed())?;
+        self.identity.check()?;
         // As many slots as permits, so one is free.
         let Some(mut slot) = self.slots.iter().find_map(|slot| slot.try_lock().ok()) else {
             return Err(no_slot());
         };
         if slot.is_none() {
             let connected = self.options.connect().await;
+            // Perhaps it is another file that was opened.
+            self.identity.check()?;
             *slot = Some(connected.map_err(|e| unavailable(self.path(), &e))?);
         }
         Ok(Reader {

@@ -1,6 +1,7 @@
 //! The one writing connection: transactions on it either commit or leave it as it was.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
@@ -8,6 +9,7 @@ use sqlx::{ConnectOptions, Connection, Error};
 use tokio::time::Instant;
 
 use crate::error::{Fault, codes};
+use crate::identity::Identity;
 use crate::options::Options;
 use crate::readers::connect_options;
 
@@ -15,15 +17,21 @@ use crate::readers::connect_options;
 /// would soon look only every 100 ms, and rarely find the moment between two batches of a busy
 /// writer.
 const LOCK_POLL: Duration = Duration::from_millis(1);
-/// The write-ahead log is brought into the main file when it has grown by this many bytes.
-const CHECKPOINT_BYTES: u64 = 8 << 20;
+/// When SQLite brings the write-ahead log into the main file, in pages, and begins it anew. It writes
+/// over the old one then: a sync is quicker where a file does not grow.
+const CHECKPOINT_PAGES: &str = "2000";
+/// What the file of a log that was larger once is cut to when it is begun anew.
+const LOG_BYTES: u64 = 16 << 20;
+/// Readers can keep SQLite from beginning anew. A log that has grown by this many bytes is emptied as
+/// soon as there is a moment without any.
+const CHECKPOINT_BYTES: u64 = 32 << 20;
 
 /// Opens a writing connection.
 pub(crate) async fn connect(path: &Path, options: &Options) -> Result<SqliteConnection, Error> {
     let mut connect = connect_options(path, Duration::ZERO)
         .synchronous(sqlx::sqlite::SqliteSynchronous::Full)
-        // The writer checkpoints itself, when no caller waits for an answer.
-        .pragma("wal_autocheckpoint", "0")
+        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        .pragma("journal_size_limit", LOG_BYTES.to_string())
         .pragma("cache_size", "-16384");
     if let Some(pages) = options.max_page_count {
         connect = connect.pragma("max_page_count", pages.to_string());
@@ -38,10 +46,18 @@ pub(crate) struct Session {
     /// `None` after a failure that left it in an unknown state.
     connection: Option<SqliteConnection>,
     checkpoint_at: u64,
+    identity: Arc<Identity>,
+    /// Whether a file was lost and [`Session::rescue`] has run.
+    rescued: bool,
 }
 
 impl Session {
-    pub(crate) fn new(path: &Path, options: Options, connection: SqliteConnection) -> Session {
+    pub(crate) fn new(
+        path: &Path,
+        options: Options,
+        connection: SqliteConnection,
+        identity: Arc<Identity>,
+    ) -> Session {
         let mut wal = path.as_os_str().to_owned();
         wal.push("-wal");
         Session {
@@ -50,6 +66,8 @@ impl Session {
             options,
             connection: Some(connection),
             checkpoint_at: CHECKPOINT_BYTES,
+            identity,
+            rescued: false,
         }
     }
 
@@ -57,7 +75,13 @@ impl Session {
     pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection, Error> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => connect(&self.path, &self.options).await?,
+            None => {
+                self.identity.check()?;
+                let connection = connect(&self.path, &self.options).await?;
+                // Perhaps it is another file that was opened.
+                self.identity.check()?;
+                connection
+            }
         };
         Ok(self.connection.insert(connection))
     }
@@ -67,6 +91,10 @@ impl Session {
         &mut self,
         patience: Duration,
     ) -> Result<&mut SqliteConnection, Error> {
+        if let Err(lost) = self.identity.check() {
+            self.rescue().await;
+            return Err(lost.into());
+        }
         let deadline = Instant::now() + patience;
         let connection = self.connection().await?;
         loop {
@@ -106,6 +134,15 @@ impl Session {
         } else if size >= self.checkpoint_at {
             self.checkpoint().await;
             self.checkpoint_at = self.wal_size() + CHECKPOINT_BYTES;
+        }
+    }
+
+    /// Once a file is lost: brings the write-ahead log into the main file that is open, so that this
+    /// one holds everything, whatever has become of the log.
+    async fn rescue(&mut self) {
+        if !self.rescued && self.connection.is_some() {
+            self.rescued = true;
+            self.checkpoint().await;
         }
     }
 

@@ -8,6 +8,7 @@ use ipledger_core::store::{ReadAt, Revision, StoreError};
 use crate::error::{closed, unavailable};
 use crate::event::corrupt;
 use crate::feed::Feed;
+use crate::identity::Identity;
 use crate::options::{Counters, Options};
 use crate::read;
 use crate::readers::Readers;
@@ -17,6 +18,7 @@ pub(crate) struct Shared {
     pub(crate) readers: Readers,
     pub(crate) feed: Feed,
     pub(crate) stats: Counters,
+    pub(crate) identity: Arc<Identity>,
 }
 
 /// Runs a read as a task of its own. A caller that stops polling in the middle, or a watch that
@@ -30,7 +32,11 @@ pub(crate) async fn apart<T: Send + 'static>(
 
 impl Shared {
     pub(crate) fn fail(&self, error: &sqlx::Error) -> StoreError {
-        unavailable(self.readers.path(), error)
+        match self.identity.known() {
+            Ok(()) => unavailable(self.readers.path(), error),
+            // Whatever went wrong then has this cause.
+            Err(lost) => lost.into(),
+        }
     }
 
     pub(crate) async fn get(self: Arc<Self>, key: Key, at: ReadAt) -> Result<Object, StoreError> {

@@ -15,7 +15,8 @@ use crate::batch::{Done, Request};
 use crate::compact::Compactor;
 use crate::error::{Fault, unavailable};
 use crate::prepare::{Prepared, Statements, prepare};
-use crate::session::{Session, run};
+use crate::schema;
+use crate::session::Session;
 use crate::shared::Shared;
 
 /// How many writes share one transaction at most.
@@ -167,6 +168,7 @@ impl Writer {
         let Prepared {
             decided,
             changes,
+            counters,
             from,
             to,
         } = prepared;
@@ -178,7 +180,12 @@ impl Writer {
             self.session.roll_back().await;
             return Ok(decided.into_iter().map(|d| d.answer).collect());
         }
-        if let Err(e) = run(connection, "COMMIT").await {
+        if let Err(lost) = shared.identity.check() {
+            self.session.roll_back().await;
+            return Err(lost.into());
+        }
+        let commit = sqlx::query(schema::SET_COUNTERS_AND_COMMIT).bind(counters);
+        if let Err(e) = commit.execute(connection).await {
             self.session.roll_back().await;
             if Fault::of(&e).is_certain_at_commit() {
                 return Err(shared.fail(&e));

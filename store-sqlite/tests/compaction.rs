@@ -4,7 +4,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -145,14 +145,61 @@ async fn compaction_goes_on_after_the_database_was_locked() {
     let mut connection = raw(&folder.file()).await;
     sql(&mut connection, "BEGIN IMMEDIATE").await;
     clock.store(9_999, Ordering::Relaxed);
-    until("it has failed", async || {
-        store.stats().compaction_failures >= 3
+    until("it has failed ten times", async || {
+        store.stats().compaction_failures >= 10
     })
     .await;
     assert_eq!(store.stats().events_compacted, 0);
     assert!(store.compact_to(Revision(5)).await.is_err());
     sql(&mut connection, "ROLLBACK").await;
     until("it goes on", async || store.stats().events_compacted == 20).await;
+}
+
+#[tokio::test]
+async fn compaction_gets_to_its_end_while_writers_go_on() {
+    let folder = Folder::new();
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let store = open_with(&folder.file(), eager(&clock)).await;
+    for chunk in 0..6 {
+        let creates = (0..500).map(|n| store.create(address(&format!("ip-{chunk}-{n}"), n)));
+        join_all(creates).await;
+    }
+    let over = AtomicBool::new(false);
+    let writers = (0..8).map(|w| {
+        let (store, over) = (&store, &over);
+        async move {
+            let mut object = store
+                .create(address(&format!("busy-{w}"), 0))
+                .await
+                .unwrap();
+            let mut writes = 0;
+            while !over.load(Ordering::Relaxed) {
+                writes += 1;
+                let next = with_value(&object, writes);
+                object = store.update(next, Part::Main).await.unwrap();
+            }
+            writes
+        }
+    });
+    let compaction = async {
+        // The run in the background, which lets the young ones be.
+        clock.store(9_999, Ordering::Relaxed);
+        until("the old events are gone", async || {
+            store.stats().events_compacted >= 2_990
+        })
+        .await;
+        // And one that is asked for.
+        let asked = store.compact_to(Revision(u64::MAX));
+        let end = tokio::time::timeout(PATIENCE, asked).await;
+        over.store(true, Ordering::Relaxed);
+        end.expect("it ends under load").unwrap()
+    };
+    let (writes, end) = futures::future::join(join_all(writers), compaction).await;
+    assert!(end > Revision(3_001), "{end}");
+    assert!(
+        writes.iter().all(|n| *n > 5),
+        "the writers had to wait: {writes:?}"
+    );
 }
 
 #[tokio::test]

@@ -24,6 +24,11 @@ mod etcd;
 mod finalizers;
 #[cfg(feature = "etcd")]
 mod kine;
+mod linear;
+mod linear_broken;
+mod linear_checker;
+mod linear_examples;
+mod linear_faults;
 mod list;
 mod make;
 mod memory;
@@ -61,6 +66,7 @@ fn all_cases() -> Vec<Case> {
         under_writers::cases(),
         capabilities::cases(),
         model::cases(),
+        linear::cases(),
     ]
     .concat()
 }
@@ -69,6 +75,8 @@ fn main() {
     let arguments = libtest_mimic::Arguments::from_args();
     let backends: [Arc<dyn Backend>; 2] = [Arc::new(memory::Memory), Arc::new(sqlite::Sqlite)];
     let mut trials = broken::trials();
+    trials.extend(linear_examples::trials());
+    trials.extend(linear_broken::trials());
     for backend in backends {
         trials.extend(
             all_cases()

@@ -72,6 +72,12 @@ impl Seen {
     }
 }
 
+/// The objects of a list, by name.
+pub(crate) fn objects(list: &Value) -> BTreeMap<String, Seen> {
+    let items = list["items"].as_array().unwrap().iter().map(Seen::read);
+    items.map(|seen| (seen.name.clone(), seen)).collect()
+}
+
 /// The revision of an object or list.
 pub(crate) fn revision(value: &Value) -> u64 {
     let text = value["metadata"]["resourceVersion"].as_str();
@@ -118,7 +124,8 @@ impl Book {
     /// The server has said what became of it.
     pub(crate) fn answered(&mut self, sort: Sort, name: &str, state: State, revision: Option<u64>) {
         let page = self.page(sort, name);
-        page.story.push(format!("answered at {revision:?}: {state:?}"));
+        page.story
+            .push(format!("answered at {revision:?}: {state:?}"));
         page.possible = vec![state];
         page.revision = revision.unwrap_or(page.revision);
     }
@@ -134,10 +141,18 @@ impl Book {
     ///
     /// # Errors
     /// What was lost, has come back, or is half there.
-    pub(crate) fn compare(&mut self, sort: Sort, all: &BTreeMap<String, Seen>) -> Result<(), String> {
+    pub(crate) fn compare(
+        &mut self,
+        sort: Sort,
+        all: &BTreeMap<String, Seen>,
+    ) -> Result<(), String> {
         for ((_, name), page) in self.0.iter_mut().filter(|((s, _), _)| *s == sort) {
-            page.compare(all.get(name))
-                .map_err(|e| format!("{sort:?} {name}: {e}; its story:\n{}", page.story.join("\n")))?;
+            page.compare(all.get(name)).map_err(|e| {
+                format!(
+                    "{sort:?} {name}: {e}; its story:\n{}",
+                    page.story.join("\n")
+                )
+            })?;
         }
         Ok(())
     }
@@ -159,7 +174,10 @@ impl Page {
         if let Some(seen) = seen
             && seen.revision < self.revision
         {
-            return Err(format!("{seen:?} is older than the answer at {}", self.revision));
+            return Err(format!(
+                "{seen:?} is older than the answer at {}",
+                self.revision
+            ));
         }
         let state = match seen {
             None => State::Absent,
@@ -230,11 +248,38 @@ mod tests {
         let mut book = Book::default();
         book.answered(Sort::Claim, "a", present(1), Some(9));
         assert!(compare(&mut book, None).is_err(), "lost");
-        assert!(compare(&mut book, Some(seen("u", 2, false))).is_err(), "another write");
-        assert!(compare(&mut book, Some(seen("v", 1, false))).is_err(), "another object");
-        assert!(compare(&mut book, Some(seen("u", 1, true))).is_err(), "deleted by nobody");
-        assert!(compare(&mut book, Some(Seen { twin: 0, ..seen("u", 1, false) })).is_err());
-        assert!(compare(&mut book, Some(Seen { revision: 8, ..seen("u", 1, false) })).is_err());
+        assert!(
+            compare(&mut book, Some(seen("u", 2, false))).is_err(),
+            "another write"
+        );
+        assert!(
+            compare(&mut book, Some(seen("v", 1, false))).is_err(),
+            "another object"
+        );
+        assert!(
+            compare(&mut book, Some(seen("u", 1, true))).is_err(),
+            "deleted by nobody"
+        );
+        assert!(
+            compare(
+                &mut book,
+                Some(Seen {
+                    twin: 0,
+                    ..seen("u", 1, false)
+                })
+            )
+            .is_err()
+        );
+        assert!(
+            compare(
+                &mut book,
+                Some(Seen {
+                    revision: 8,
+                    ..seen("u", 1, false)
+                })
+            )
+            .is_err()
+        );
         assert_eq!(compare(&mut book, Some(seen("u", 1, false))), Ok(()));
     }
 
@@ -259,9 +304,15 @@ mod tests {
             number: 1,
         };
         book.answered(Sort::Claim, "a", deleting, Some(8));
-        assert!(compare(&mut book, Some(seen("u", 1, false))).is_err(), "no longer marked");
+        assert!(
+            compare(&mut book, Some(seen("u", 1, false))).is_err(),
+            "no longer marked"
+        );
         assert_eq!(compare(&mut book, Some(seen("u", 1, true))), Ok(()));
         assert_eq!(compare(&mut book, None), Ok(()));
-        assert!(compare(&mut book, Some(seen("u", 1, true))).is_err(), "it was gone");
+        assert!(
+            compare(&mut book, Some(seen("u", 1, true))).is_err(),
+            "it was gone"
+        );
     }
 }

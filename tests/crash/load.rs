@@ -1,7 +1,8 @@
 //! Clients that create, change and delete claims and static addresses over HTTP, and keep a book
 //! of what they were answered.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ipledger_tests::http;
 use ipledger_tests::program::{Server, api, class};
@@ -25,6 +26,27 @@ pub(crate) fn create_classes(server: &Server) {
             .unwrap();
         assert_eq!(code, 201, "{answer}");
     }
+}
+
+/// Lets all clients write until so many writes are acknowledged.
+pub(crate) fn load(
+    address: &str,
+    clients: &mut [Client],
+    writes: usize,
+    acknowledged: &(dyn Fn(Acknowledged) + Sync),
+) {
+    let (over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let note = |about| {
+        acknowledged(about);
+        if count.fetch_add(1, Ordering::SeqCst) + 1 >= writes {
+            over.store(true, Ordering::SeqCst);
+        }
+    };
+    std::thread::scope(|scope| {
+        for client in clients {
+            scope.spawn(|| client.work(address, &over, &note));
+        }
+    });
 }
 
 /// What an acknowledgement was about.
@@ -83,6 +105,7 @@ impl Client {
     ) {
         while !over.load(Ordering::SeqCst) {
             let Some(write) = self.choose() else {
+                std::thread::sleep(Duration::from_millis(1));
                 continue;
             };
             let (method, path, body) = self.request(&write);
@@ -157,7 +180,8 @@ impl Client {
     /// Notes an answer, which must fit to what is known.
     fn note(&mut self, write: &Write, code: u16, answer: &Value) -> Option<Acknowledged> {
         let (sort, name) = (write.sort, write.name.as_str());
-        let unexpected = || -> ! { panic!("{sort:?} {name} is {:?}: {code} {answer}", write.before) };
+        let unexpected =
+            || -> ! { panic!("{sort:?} {name} is {:?}: {code} {answer}", write.before) };
         match (&write.act, code) {
             // Nothing was written.
             (_, 503) => None,

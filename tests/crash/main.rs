@@ -9,7 +9,14 @@
 
 mod book;
 mod claims;
+mod cut_log;
+mod damaged_page;
+mod failing_disk;
+mod full_disk;
+mod history;
 mod kills;
 mod load;
 mod place;
+mod powercut;
+mod shim;
 mod watcher;

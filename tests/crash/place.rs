@@ -38,3 +38,10 @@ impl Place for Sqlite {
         server.arg("--db").arg(self.file());
     }
 }
+
+/// A folder in memory where there is one, for files whose syncs protect nothing.
+pub(crate) fn memory_folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
+}

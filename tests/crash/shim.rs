@@ -13,7 +13,16 @@ impl Shim {
         let folder = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/powercut/powercut.c");
         let mut compile = Command::new("cc");
-        compile.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-o"]);
+        compile.args([
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-o",
+        ]);
         compile.arg(folder.path().join("powercut.so")).arg(source);
         let output = compile.args(["-ldl", "-lpthread"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -45,6 +54,11 @@ impl Shim {
         let written = self.0.path().join("refuse.new");
         std::fs::write(&written, errno.to_string()).unwrap();
         std::fs::rename(written, self.refuse_file()).unwrap();
+    }
+
+    /// Lets the program end at the next change of the folder. (`kill -9` could cut the journal.)
+    pub(crate) fn end_program(&self) {
+        self.refuse(-1);
     }
 
     /// Lets everything work again.

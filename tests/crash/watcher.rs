@@ -110,7 +110,10 @@ impl Told {
             return;
         }
         let ips = &status["addresses"];
-        let before = self.bound.entry(seen.uid.clone()).or_insert_with(|| ips.clone());
+        let before = self
+            .bound
+            .entry(seen.uid.clone())
+            .or_insert_with(|| ips.clone());
         assert_eq!(before, ips, "the addresses of {seen:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! What a seed makes of the world: how many of what, and how often each fault strikes. Every seed
 //! leaves some of it out, because faults that are always on hide each other's findings.
 
-use ipledger_core::api::Key;
+use ipledger_core::api::{Key, Kind};
 
 use crate::actors::{RANGE, STATIC, THIRD, Universe, Weights};
 use crate::rng::Rng;
@@ -104,6 +104,8 @@ pub struct Config {
     pub delivery_rate: u32,
     /// Objects a page of a listing.
     pub page: usize,
+    /// The views that lag far behind: process and kind, both by number.
+    pub slow: Vec<(usize, usize)>,
 }
 
 impl Config {
@@ -144,19 +146,23 @@ impl Config {
                 vandal: if rng.chance(400) { 3 } else { 0 },
             },
         };
+        let cores = *rng.pick(&[1, 2, 2, 3]);
+        let slow = (0..cores).flat_map(|p| (0..Kind::ALL.len()).map(move |k| (p, k)));
+        let lag = *rng.pick(&[0, 0, 200, 500]);
         Config {
-            cores: *rng.pick(&[1, 2, 2, 3]),
+            cores,
+            slow: slow.filter(|_| rng.chance(lag)).collect(),
             workers: *rng.pick(&[1, 2, 4]),
             third,
             ranges,
             drivers_survive: rng.chance(800),
             universe,
-            fault_rate: *rng.pick(&[0, 30, 100, 250]),
+            fault_rate: *rng.pick(&[0, 30, 60, 150, 250]),
             faults: Fault::ALL.map(|_| maybe(rng, 1)),
-            trouble_rate: *rng.pick(&[0, 1, 3, 8]),
+            trouble_rate: *rng.pick(&[0, 1, 1, 2, 4]),
             troubles: Trouble::ALL.map(|_| maybe(rng, 1)),
             act_rate: 30,
-            busy_act_rate: *rng.pick(&[0, 1, 1, 3, 8, 20]),
+            busy_act_rate: *rng.pick(&[0, 0, 1, 1, 2, 5]),
             furnished: rng.chance(850),
             delivery_rate: *rng.pick(&[4, 15, 40]),
             page: *rng.pick(&[1, 3, 500]),

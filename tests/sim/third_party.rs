@@ -119,7 +119,7 @@ impl ThirdParty {
 
     async fn serve(&self, key: &Key) -> Result<bool, StoreError> {
         let Some((claim, class, missing)) = self.task(key) else { return Ok(true) };
-        let mut exhausted = None;
+        let mut exhausted = false;
         'family: for family in missing {
             for ip in self.free(&class, family) {
                 let address = self.new_address(ip, &claim, &class);
@@ -129,9 +129,9 @@ impl ThirdParty {
                     Err(e) => return Err(e),
                 }
             }
-            exhausted = Some(family);
+            exhausted = true;
         }
-        self.say(&claim, exhausted.map(|f| (f, class.metadata.name.clone()))).await
+        self.say(&claim, exhausted.then(|| class.metadata.name.clone())).await
     }
 
     fn new_address(&self, ip: Ip, claim: &IPAddressClaim, class: &IPAddressClass) -> IPAddress {
@@ -157,13 +157,13 @@ impl ThirdParty {
     async fn say(
         &self,
         claim: &IPAddressClaim,
-        exhausted: Option<(Family, String)>,
+        exhausted: Option<String>,
     ) -> Result<bool, StoreError> {
-        let wanted = exhausted.map(|(family, class)| ProvisioningStatus {
+        let wanted = exhausted.map(|class| ProvisioningStatus {
             provisioner: NAME.to_owned(),
             reason: names::reason::POOL_EXHAUSTED.to_owned(),
             class,
-            message: format!("no free {family} address"),
+            message: "no free address".to_owned(),
         });
         let said = claim.provisioning_status().filter(|s| s.provisioner == NAME);
         if said == wanted {

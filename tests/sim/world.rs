@@ -176,7 +176,8 @@ impl World {
                 continue;
             }
             for (f, feed) in process.feeds().iter_mut().enumerate() {
-                if feed.stalled_until <= ticks && feed.is_due() {
+                let slow = faults && self.config.slow.contains(&(n, f)) && !self.rng.chance(30);
+                if !slow && feed.stalled_until <= ticks && feed.is_due() {
                     feeds.push((n, f));
                 }
             }
@@ -275,8 +276,9 @@ impl World {
             .then(|| self.rng.weighted(&self.config.faults))
             .flatten()
             .map(|i| Fault::ALL[i]);
+        self.coverage.asked(self.processes[n].who(), &op, &self.ledger.oracle());
         if let Some(fault) = fault {
-            self.coverage.fault(self.processes[n].who(), fault, &op);
+            self.coverage.fault(fault, &op);
         }
         let unknown = || StoreError::OutcomeUnknown {
             key: op.request.key(),
@@ -529,6 +531,11 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// How many writes each has made.
+    pub fn writes(&self) -> BTreeMap<Who, u64> {
+        self.ledger.oracle().writes.clone()
     }
 
     /// Which situations were reached.

@@ -1,5 +1,5 @@
-//! Writes class status: only if it changes, at most once a second a class, and without harm on
-//! servers that do not keep it.
+//! Writes class status: only if it changes, at most once a second a class, ever more rarely while
+//! that fails, and without harm on servers that do not keep it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,14 +18,29 @@ use super::driver::failed;
 const PACE: Duration = Duration::from_secs(1);
 /// Until the next attempt where the server does not keep the status.
 const REFUSED_PACE: Duration = Duration::from_secs(60);
+/// At most so long until the next attempt after writes that failed.
+const FAILED_PACE: Duration = Duration::from_secs(60);
 
 pub(super) struct ClassWriter {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// When a class may be written again, in monotonic time.
-    not_before: Mutex<BTreeMap<String, Duration>>,
+    rests: Mutex<BTreeMap<String, Rest>>,
     /// Whether it was said that the server does not keep the status.
     complained: AtomicBool,
+}
+
+/// After an attempt to write a class.
+struct Rest {
+    /// When the class may be written again, in monotonic time.
+    until: Duration,
+    /// If the attempt has failed.
+    failure: Option<Failure>,
+}
+
+struct Failure {
+    reason: String,
+    /// How long the class rests after it.
+    pace: Duration,
 }
 
 impl ClassWriter {
@@ -33,7 +48,7 @@ impl ClassWriter {
         ClassWriter {
             store,
             clock,
-            not_before: Mutex::new(BTreeMap::new()),
+            rests: Mutex::new(BTreeMap::new()),
             complained: AtomicBool::new(false),
         }
     }
@@ -45,25 +60,53 @@ impl ClassWriter {
         report: impl FnOnce() -> Option<ClassReport> + Send,
     ) -> Pass<RangeKey> {
         let now = self.clock.monotonic();
-        let left = self.not_before().get(name).map(|t| t.saturating_sub(now));
+        let left = self.rests().get(name).map(|r| r.until.saturating_sub(now));
         if let Some(left) = left.filter(|left| !left.is_zero()) {
-            return Pass {
-                next: Next::After(left),
-                ..Pass::settled()
-            };
+            return again_after(left);
         }
         let Some(report) = report() else {
-            self.not_before().remove(name);
+            self.rests().remove(name);
             return Pass::settled();
         };
         let status = report.status(self.clock.now());
         if report.object.status.as_ref() == Some(&status) {
             return Pass::settled();
         }
-        self.rest(name, PACE);
+        let earlier = self.rest(name, PACE, None).and_then(|rest| rest.failure);
         let mut class = IPAddressClass::clone(&report.object);
         class.status = Some(status);
-        self.write(report, class).await
+        let pass = self.write(report, class).await;
+        match pass.next {
+            Next::Failed(reason) => self.failed(name, reason, earlier),
+            _ => pass,
+        }
+    }
+
+    /// The next attempt is made later, ever more so. The controller's back-off alone would not do:
+    /// the passes that changes of addresses cause are not held up by it. The controller hears of
+    /// each reason once, so that a disk that stays full is not reported again and again.
+    fn failed(&self, name: &str, reason: String, earlier: Option<Failure>) -> Pass<RangeKey> {
+        let doubled = earlier.as_ref().map(|e| e.pace.saturating_mul(2));
+        let pace = doubled.map_or(PACE, |pace| pace.min(FAILED_PACE));
+        let known = earlier.is_some_and(|e| e.reason == reason);
+        let failure = Failure {
+            reason: reason.clone(),
+            pace,
+        };
+        self.rest(name, pace, Some(failure));
+        if known {
+            tracing::debug!(
+                class = name,
+                reason,
+                ?pace,
+                "the status is not written still"
+            );
+            return again_after(pace);
+        }
+        Pass {
+            next: Next::Failed(reason),
+            ..Pass::settled()
+        }
     }
 
     async fn write(&self, mut report: ClassReport, class: IPAddressClass) -> Pass<RangeKey> {
@@ -105,7 +148,7 @@ impl ClassWriter {
 
     /// The class goes on being served without a status.
     fn refused(&self, name: &str, reason: &str) -> Pass<RangeKey> {
-        self.rest(name, REFUSED_PACE);
+        self.rest(name, REFUSED_PACE, None);
         if !self.complained.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 class = name,
@@ -117,14 +160,21 @@ impl ClassWriter {
         Pass::settled()
     }
 
-    fn rest(&self, name: &str, pace: Duration) {
+    /// Lets a class rest, and returns what it rested for before.
+    fn rest(&self, name: &str, pace: Duration, failure: Option<Failure>) -> Option<Rest> {
         let until = self.clock.monotonic().saturating_add(pace);
-        self.not_before().insert(name.to_owned(), until);
+        let rest = Rest { until, failure };
+        self.rests().insert(name.to_owned(), rest)
     }
 
-    fn not_before(&self) -> MutexGuard<'_, BTreeMap<String, Duration>> {
-        self.not_before
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn rests(&self) -> MutexGuard<'_, BTreeMap<String, Rest>> {
+        self.rests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn again_after(left: Duration) -> Pass<RangeKey> {
+    Pass {
+        next: Next::After(left),
+        ..Pass::settled()
     }
 }

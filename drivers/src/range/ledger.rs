@@ -17,6 +17,7 @@ use ipledger_core::runtime::Change;
 use super::class_status::ClassReport;
 use super::decide::Refusal;
 use super::holdings::{Holdings, Moves, is_leaving};
+use super::shared_ranges::SharedRanges;
 use super::waiting::{Need, Waiting};
 use super::{NAME, ParameterError, Parameters, RangeKey};
 
@@ -30,6 +31,8 @@ pub(super) struct Ledger {
     holdings: Holdings,
     /// The classes of this driver, by name.
     classes: BTreeMap<String, Class>,
+    /// The addresses that they hand out.
+    ranges: SharedRanges,
     /// Claims that carry this driver's stamp, or an annotation that it wrote.
     claims: BTreeMap<Key, Claim>,
     /// Claims that miss a family, by the class that they ask, whether or not it is one of ours.
@@ -182,10 +185,9 @@ impl Ledger {
                 old.object = new.clone();
                 return;
             }
-            (_, None) => {
-                self.classes.remove(name);
-            }
+            (_, None) => self.forget_class(name, effects),
             (_, Some(object)) => {
+                self.forget_class(name, effects);
                 let parameters = Parameters::parse(object.spec.parameters.as_ref());
                 let outside = match &parameters {
                     Err(_) => BTreeSet::new(),
@@ -197,6 +199,10 @@ impl Ledger {
                             .collect()
                     }
                 };
+                if let Ok(parameters) = &parameters {
+                    self.wake_sharers(&parameters.usable, effects);
+                    self.ranges.insert(name, &parameters.usable);
+                }
                 let class = Class {
                     object: object.clone(),
                     parameters,
@@ -205,13 +211,25 @@ impl Ledger {
                 self.classes.insert(name.to_owned(), class);
             }
         }
-        // Whom it overlaps may have changed.
-        effects
-            .woken
-            .extend(self.classes.keys().cloned().map(RangeKey::Class));
         effects
             .touched
             .extend(self.wanting.get(name).into_iter().flatten().cloned());
+    }
+
+    fn forget_class(&mut self, name: &str, effects: &mut Effects) {
+        if let Some(class) = self.classes.remove(name)
+            && let Ok(parameters) = &class.parameters
+        {
+            self.ranges.remove(name, &parameters.usable);
+            self.wake_sharers(&parameters.usable, effects);
+        }
+    }
+
+    /// Wakes the classes with any of these addresses: whom they overlap has changed.
+    fn wake_sharers(&self, usable: &RangeSet, effects: &mut Effects) {
+        let sharers = self.ranges.with_any_of(usable).into_iter();
+        let sharers = sharers.map(|name| RangeKey::Class(name.to_string()));
+        effects.woken.extend(sharers);
     }
 
     fn observe_address(&mut self, name: &str, moves: Moves, effects: &mut Effects) {
@@ -268,16 +286,11 @@ impl Ledger {
             class.outside.insert(name.to_owned());
         }
         let counted = [&moves.freed, &moves.taken, &moves.cooled];
-        let recount =
-            |usable: &RangeSet| counted.into_iter().flatten().any(|ip| usable.contains(*ip));
-        let classes = self.classes.iter();
-        let classes = classes.filter(|(_, class)| {
-            class
-                .parameters
-                .as_ref()
-                .is_ok_and(|parameters| recount(&parameters.usable))
-        });
-        let classes = classes.map(|(name, _)| name.clone());
+        let classes = counted
+            .into_iter()
+            .flatten()
+            .flat_map(|ip| self.ranges.at(*ip));
+        let classes = classes.map(|name| name.to_string());
         let moved = was.into_iter().chain(is).filter(|_| moved);
         effects
             .woken
@@ -324,14 +337,10 @@ impl Ledger {
             (meta.creation_timestamp, meta.name.clone())
         };
         let own = age(class);
-        let older = self.classes.values().filter(|other| age(other) < own);
-        let shared = older.filter(|other| {
-            other
-                .parameters
-                .as_ref()
-                .is_ok_and(|p| p.usable.overlaps(&parameters.usable))
-        });
-        shared.map(age).min().map(|(_, name)| name)
+        let sharing = self.ranges.with_any_of(&parameters.usable);
+        let sharing = sharing.iter().filter_map(|name| self.classes.get(&**name));
+        let older = sharing.map(age).filter(|other| *other < own);
+        older.min().map(|(_, name)| name)
     }
 }
 

@@ -5,6 +5,7 @@
 //! | what may a class say? | `parameters.rs` |
 //! | which IPs are taken, and by what? | `holdings.rs` |
 //! | who gets which address, who waits, who is woken? | `ledger.rs`, `waiting.rs` |
+//! | which classes share addresses? | `shared_ranges.rs` |
 //! | which claims are served, and what is written for them? | `decide.rs` |
 //! | when may a deleted address be given out again? | `teardown.rs` |
 //! | what does the class's status say? | `class_status.rs` |
@@ -37,6 +38,7 @@ mod ledger;
 mod parameters;
 #[cfg(test)]
 mod samples;
+mod shared_ranges;
 mod teardown;
 mod waiting;
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipledger_core::api::validate::nearest;
 use ipledger_core::net::{Family, IpRange, RangeError, RangeSet};
 use serde_json::{Map, Value};
 
@@ -54,15 +55,12 @@ pub enum ParameterError {
     )]
     NotAnObject,
     /// A key that no driver reads; a wrong `exclude` would hand out what must not be handed out.
-    #[error(
-        "unknown parameter `{key}`: did you mean `{nearest}`? Known are {}",
-        known()
-    )]
+    #[error("unknown parameter `{key}`: {} {}", advice(*nearest), known())]
     UnknownKey {
         /// The key.
         key: String,
-        /// The known key that is most like it.
-        nearest: &'static str,
+        /// The known key that was probably meant.
+        nearest: Option<&'static str>,
     },
     /// `addresses` is missing or empty.
     #[error(
@@ -103,7 +101,7 @@ impl Parameters {
         if let Some(key) = map.keys().find(|k| !is_known(k)) {
             return Err(ParameterError::UnknownKey {
                 key: shown(key),
-                nearest: nearest(key),
+                nearest: nearest(key, keys()),
             });
         }
         let reserve = match map.get("reserveFirstLast") {
@@ -181,18 +179,19 @@ fn is_known(key: &str) -> bool {
     KEYS.contains(&key) || KEYS_OF_OTHERS.contains(&key)
 }
 
-fn known() -> String {
-    [KEYS.as_slice(), &KEYS_OF_OTHERS].concat().join(", ")
+fn keys() -> impl Iterator<Item = &'static str> {
+    KEYS.into_iter().chain(KEYS_OF_OTHERS)
 }
 
-/// The known key that is most like this one. Jaro-Winkler favours a common beginning, so that
-/// `excludeAddresses` is taken for `exclude` and not for `addresses`.
-fn nearest(key: &str) -> &'static str {
-    let key = shown(key).to_lowercase();
-    let likeness = |known: &str| strsim::jaro_winkler(&key, &known.to_lowercase());
-    let all = KEYS.into_iter().chain(KEYS_OF_OTHERS);
-    all.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
-        .unwrap_or("addresses")
+fn known() -> String {
+    keys().collect::<Vec<_>>().join(", ")
+}
+
+fn advice(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(nearest) => format!("did you mean `{nearest}`? Known are"),
+        None => "known are".to_owned(),
+    }
 }
 
 fn wrong(key: impl Into<String>, value: &Value, expected: &'static str) -> ParameterError {
@@ -315,6 +314,20 @@ mod tests {
             let message = message(json!({"addresses": ["10.0.0.1"], key: []}));
             let phrase = format!("unknown parameter `{key}`: did you mean `{nearest}`?");
             assert!(message.contains(&phrase), "{message}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_that_is_like_no_known_one_is_refused_without_a_guess() {
+        for key in ["", "zone", "gateway", &"x".repeat(1_000)] {
+            let message = message(json!({"addresses": ["10.0.0.1"], key: []}));
+            assert!(message.starts_with("unknown parameter `"), "{message}");
+            assert!(
+                message.ends_with(
+                    "`: known are addresses, exclude, reserveFirstLast, order, reuseAfter, pin"
+                ),
+                "{message}"
+            );
         }
     }
 

@@ -127,6 +127,42 @@ async fn servers_that_keep_no_class_status_are_served_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_that_cannot_be_written_is_tried_ever_more_rarely_and_reported_once() {
+    let world = World::new();
+    world
+        .class("c", json!({"addresses": ["10.0.0.0/22"]}))
+        .await;
+    let tried = Arc::new(AtomicU64::new(0));
+    let count = tried.clone();
+    world.store.plan(move |write, _| {
+        (write == STATUS).then(|| {
+            count.fetch_add(1, Ordering::SeqCst);
+            Fault::Refuse(StoreError::Unavailable {
+                reason: "no space is left".to_owned(),
+            })
+        })
+    });
+    let drivers = [world.drive()];
+    // Each address that is handed out would be a reason to write the status.
+    for n in 0..600 {
+        world.claim4(&format!("k{n:03}")).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    world.settled(&drivers).await;
+    let attempts = tried.load(Ordering::SeqCst);
+    assert!((10..=18).contains(&attempts), "{attempts} in ten minutes");
+    assert_eq!(drivers[0].controller.stats().failures, 1);
+    world.store.plan(|_, _| None);
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    world.settled(&drivers).await;
+    assert_eq!(numbers(&world, "c").await[0], "IPv4 1024 600 424 0 0 0");
+    // And then the pace is the usual one again.
+    world.claim4("late").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(numbers(&world, "c").await[0], "IPv4 1024 601 423 0 0 0");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_status_that_was_wiped_is_written_again() {
     let world = World::new();
     world.class("c", json!({"addresses": ["10.0.0.1"]})).await;

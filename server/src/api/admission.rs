@@ -2,8 +2,8 @@
 //! way in. The store behind preserves whatever it is given.
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use ipledger_core::api::Object;
 use ipledger_core::api::validate::{self, UnknownField};
+use ipledger_core::api::{Kind, Object};
 use ipledger_core::store::FieldError;
 use serde_json::Value;
 
@@ -55,6 +55,7 @@ pub(super) fn read_object(
     validation: FieldValidation,
 ) -> Result<(Object, Warnings), ApiError> {
     tidy_metadata(&mut body);
+    check_metadata(&body, target)?;
     let mut object = Object::from_value(body).map_err(|e| ApiError::bad_request(e.to_string()))?;
     fit(&mut object, target)?;
     let unknown = validate::unknown_fields(&object);
@@ -67,6 +68,25 @@ pub(super) fn read_object(
     validate::prune_unknown(&mut object);
     validate::apply_defaults(&mut object);
     Ok((object, warnings))
+}
+
+/// Names the fields of `metadata` that have the wrong type. An object of another kind than the
+/// path's is left to be refused for that.
+fn check_metadata(body: &Value, target: &Target) -> Result<(), ApiError> {
+    let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
+    let kind = Kind::find(
+        text("/apiVersion").unwrap_or_default(),
+        text("/kind").unwrap_or_default(),
+    );
+    let errors = validate::metadata_types(body);
+    if errors.is_empty() || kind != Some(target.kind) {
+        return Ok(());
+    }
+    let mut key = target.key();
+    if key.name.is_empty() {
+        key.name = text("/metadata/name").unwrap_or_default().to_owned();
+    }
+    Err(ApiError::unreadable(&key, &errors))
 }
 
 /// Manifests say `labels:` with nothing behind it, and tools write `resourceVersion: ""` for none.

@@ -7,12 +7,21 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::Value;
+use serde_saphyr::budget::BudgetBreach as Breach;
+use serde_saphyr::{Error as YamlError, UserMessageFormatter};
 
-use super::MAX_BODY_BYTES;
 use super::error::{ApiError, Reason};
+use super::{ApiState, MAX_BODY_BYTES};
 
 /// A body that takes longer to arrive is given up.
 const ARRIVAL: Duration = Duration::from_secs(30);
+/// How long a body that is not here yet may still take once the server stops: those who wait for
+/// the stop should not wait for clients that say nothing.
+const ARRIVAL_AT_STOP: Duration = Duration::from_secs(1);
+/// Lists and objects within each other, in a body.
+const MAX_DEPTH: usize = 64;
+/// How both parsers begin what they say about a body that is far deeper.
+const TOO_DEEP: &str = "recursion limit exceeded";
 /// Nodes that the aliases of a YAML body may add.
 const MAX_ALIASED: usize = 10_000;
 
@@ -52,10 +61,10 @@ impl ObjectBody {
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for ObjectBody {
+impl FromRequest<ApiState> for ObjectBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<ObjectBody, ApiError> {
+    async fn from_request(request: Request, state: &ApiState) -> Result<ObjectBody, ApiError> {
         let headers = request.headers().clone();
         let bytes = receive(request, state).await?;
         if bytes.is_empty() {
@@ -71,10 +80,10 @@ impl<S: Send + Sync> FromRequest<S> for ObjectBody {
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for PatchBody {
+impl FromRequest<ApiState> for PatchBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<PatchBody, ApiError> {
+    async fn from_request(request: Request, state: &ApiState) -> Result<PatchBody, ApiError> {
         media_type(request.headers(), &[MediaType::MergePatch])?;
         let patch = json(&receive(request, state).await?)?;
         if !patch.is_object() {
@@ -111,28 +120,42 @@ fn media_type(headers: &HeaderMap, accepted: &[MediaType]) -> Result<MediaType, 
         .ok_or_else(|| refuse(format!("the Content-Type {essence:?} is not read here")))
 }
 
-async fn receive<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
-    let body = tokio::time::timeout(ARRIVAL, Bytes::from_request(request, state));
-    match body.await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(rejection)) => {
-            let text = rejection.body_text();
-            if rejection.into_response().status() == StatusCode::PAYLOAD_TOO_LARGE {
-                let message = format!("the body has more than {MAX_BODY_BYTES} bytes");
-                return Err(ApiError::new(Reason::RequestEntityTooLarge, message));
-            }
-            Err(ApiError::bad_request(text))
+async fn receive(request: Request, state: &ApiState) -> Result<Bytes, ApiError> {
+    let stop = async {
+        state.clone().stopped().await;
+        tokio::time::sleep(ARRIVAL_AT_STOP).await;
+    };
+    let body = tokio::select! {
+        biased;
+        body = Bytes::from_request(request, state) => body,
+        () = tokio::time::sleep(ARRIVAL) => {
+            let message = format!(
+                "the body did not arrive within {} s; send the request again",
+                ARRIVAL.as_secs()
+            );
+            return Err(ApiError::new(Reason::RequestTimeout, message));
         }
-        Err(_) => Err(ApiError::bad_request(format!(
-            "the body did not arrive within {} s",
-            ARRIVAL.as_secs()
-        ))),
-    }
+        () = stop => return Err(ApiError::stopping()),
+    };
+    body.map_err(|rejection| {
+        let text = rejection.body_text();
+        if rejection.into_response().status() == StatusCode::PAYLOAD_TOO_LARGE {
+            let message = format!("the body has more than {MAX_BODY_BYTES} bytes");
+            return ApiError::new(Reason::RequestEntityTooLarge, message);
+        }
+        ApiError::bad_request(text)
+    })
 }
 
 fn json(bytes: &[u8]) -> Result<Value, ApiError> {
-    serde_json::from_slice(bytes)
-        .map_err(|e| ApiError::bad_request(format!("the body is not JSON that can be read: {e}")))
+    let value = serde_json::from_slice(bytes).map_err(|e| {
+        let text = e.to_string();
+        if text.starts_with(TOO_DEEP) {
+            return too_deep();
+        }
+        ApiError::bad_request(format!("the body is not JSON that can be read: {text}"))
+    })?;
+    bounded(value)
 }
 
 fn yaml(bytes: &[u8]) -> Result<Value, ApiError> {
@@ -140,10 +163,90 @@ fn yaml(bytes: &[u8]) -> Result<Value, ApiError> {
         with_snippet: false,
         strict_booleans: true,
         reject_unsupported_tags: true,
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIASED },
     };
-    serde_saphyr::from_slice_with_options(bytes, options)
-        .map_err(|e| ApiError::bad_request(format!("the body is not YAML that can be read: {e}")))
+    let value =
+        serde_saphyr::from_slice_with_options(bytes, options).map_err(|e| yaml_error(&e))?;
+    bounded(value)
+}
+
+/// The parser's errors speak to who calls it; these speak to who wrote the body.
+fn yaml_error(error: &YamlError) -> ApiError {
+    let error = error.without_snippet();
+    let line = error.location().map(|at| at.line()).filter(|n| *n > 0);
+    let at = line.map_or_else(String::new, |n| format!(" (line {n})"));
+    let bad = |text: String| ApiError::bad_request(format!("the YAML body {text}{at}"));
+    match error {
+        YamlError::AliasError { error, .. } => yaml_error(error),
+        YamlError::MultipleDocuments { .. } => {
+            bad("has several documents; send one object a request".to_owned())
+        }
+        YamlError::Budget {
+            breach: Breach::Depth { .. },
+            ..
+        } => too_deep(),
+        YamlError::Budget {
+            breach:
+                Breach::Aliases { .. }
+                | Breach::Anchors { .. }
+                | Breach::AliasAnchorRatio { .. }
+                | Breach::MergeKeys { .. }
+                | Breach::RecordedAnchorEvents { .. }
+                | Breach::RecordedAnchorBytes { .. },
+            ..
+        }
+        | YamlError::AliasReplayCounterOverflow { .. }
+        | YamlError::AliasReplayLimitExceeded { .. }
+        | YamlError::AliasExpansionLimitExceeded { .. }
+        | YamlError::AliasReplayStackDepthExceeded { .. } => {
+            bad("uses too many anchors and aliases; write the values out".to_owned())
+        }
+        YamlError::RecursiveReferencesRequireWeakTypes { .. } => {
+            bad("has an alias within its own anchor; write the value out".to_owned())
+        }
+        YamlError::Budget {
+            breach: Breach::SequenceUnbalanced,
+            ..
+        } => bad("closes a bracket that it has not opened".to_owned()),
+        YamlError::Budget { .. } => bad("has too many fields and items; send less".to_owned()),
+        YamlError::DuplicateMappingKey { key: Some(key), .. } => bad(format!(
+            "has the field {key:?} twice in one mapping; remove one of them"
+        )),
+        YamlError::InvalidUtf8Input => bad("is not UTF-8 text".to_owned()),
+        YamlError::Eof { .. } => bad("ends too early".to_owned()),
+        other => {
+            let text = other.render_with_formatter(&UserMessageFormatter);
+            if text.starts_with(TOO_DEEP) {
+                return too_deep();
+            }
+            ApiError::bad_request(format!("the body is not YAML that can be read: {text}"))
+        }
+    }
+}
+
+/// What is stored must be readable again where it stands in lists and events, by parsers that
+/// bound the depth too; so both forms of a body have one limit well below theirs.
+fn bounded(value: Value) -> Result<Value, ApiError> {
+    if depth(&value) > MAX_DEPTH {
+        return Err(too_deep());
+    }
+    Ok(value)
+}
+
+/// Lists and objects within each other. The parsers have bounded the recursion already.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn too_deep() -> ApiError {
+    ApiError::bad_request(format!(
+        "the body has more than {MAX_DEPTH} lists and objects within each other; make it flatter"
+    ))
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 /// Seconds after which a client may try again what was not available.
 const RETRY_AFTER: u64 = 1;
 
-/// Why a request failed, in the words of Kubernetes.
+/// Why a request failed, in the words of Kubernetes (which has none for a request that does not
+/// arrive: `RequestTimeout` is ours).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     BadRequest,
@@ -26,6 +27,7 @@ pub(super) enum Reason {
     InternalError,
     ServiceUnavailable,
     Timeout,
+    RequestTimeout,
 }
 
 impl Reason {
@@ -43,6 +45,7 @@ impl Reason {
             Reason::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
             Reason::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Reason::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Reason::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
         }
     }
 
@@ -61,6 +64,7 @@ impl Reason {
             Reason::InternalError => "InternalError",
             Reason::ServiceUnavailable => "ServiceUnavailable",
             Reason::Timeout => "Timeout",
+            Reason::RequestTimeout => "RequestTimeout",
         }
     }
 }
@@ -96,6 +100,27 @@ impl ApiError {
             errors,
         }
         .into()
+    }
+
+    /// The object is refused because it cannot even be read, for these fields.
+    pub(super) fn unreadable(key: &Key, errors: &[FieldError]) -> ApiError {
+        let kind = key.kind;
+        let message = format!(
+            "{kind}.{} {:?} cannot be read: {}",
+            kind.group(),
+            key.name,
+            all_of(errors)
+        );
+        ApiError::bad_request(message)
+            .about(key, kind.name())
+            .with_causes(errors)
+    }
+
+    /// The server stops and reads no further.
+    pub(super) fn stopping() -> ApiError {
+        let message = "the server stops and does not wait for the rest of the body; nothing was \
+                       written, send the request again";
+        ApiError::new(Reason::ServiceUnavailable, message).retry()
     }
 
     /// A revision that the store has not reached.
@@ -181,11 +206,7 @@ impl From<StoreError> for ApiError {
             }
             StoreError::Expired { .. } => ApiError::new(Reason::Expired, text),
             StoreError::Invalid { key, errors } => {
-                let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
-                let all = match all.as_slice() {
-                    [one] => one.clone(),
-                    many => format!("[{}]", many.join(", ")),
-                };
+                let all = all_of(&errors);
                 let (kind, group) = (key.kind.name(), key.kind.group());
                 let message = format!("{kind}.{group} {:?} is invalid: {all}", key.name);
                 ApiError::new(Reason::Invalid, message)
@@ -207,6 +228,15 @@ impl From<StoreError> for ApiError {
             // `StoreError` may grow; what is not known here is never taken for a success.
             _ => ApiError::new(Reason::InternalError, text),
         }
+    }
+}
+
+/// `spec.a: x`, or `[spec.a: x, spec.b: y]`.
+pub(super) fn all_of(errors: &[FieldError]) -> String {
+    let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    match all.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
     }
 }
 
@@ -262,182 +292,4 @@ pub(super) async fn no_such_method(method: Method, uri: Uri) -> ApiError {
 }
 
 #[cfg(test)]
-mod tests {
-    use ipledger_core::store::Revision;
-
-    use super::*;
-
-    #[test]
-    fn every_error_of_a_store_has_its_code_reason_and_permission_to_retry() {
-        let key = || Key::claim("team-a", "web");
-        let reason = || "why".to_owned();
-        let resource = r#"ipaddressclaims.local.sdn.cozystack.io "web""#;
-        for (error, code, word, message, retry) in [
-            (
-                StoreError::NotFound { key: key() },
-                404,
-                "NotFound",
-                format!("{resource} not found"),
-                false,
-            ),
-            (
-                StoreError::AlreadyExists {
-                    key: key(),
-                    uid: "u".to_owned(),
-                    operation: None,
-                },
-                409,
-                "AlreadyExists",
-                format!("{resource} already exists"),
-                false,
-            ),
-            (
-                StoreError::Conflict { key: key() },
-                409,
-                "Conflict",
-                format!(
-                    "Operation cannot be fulfilled on {resource}: the object has been modified"
-                ),
-                false,
-            ),
-            (
-                StoreError::PreconditionFailed {
-                    key: key(),
-                    reason: reason(),
-                },
-                409,
-                "Conflict",
-                "Precondition failed: why".to_owned(),
-                false,
-            ),
-            (
-                StoreError::Expired { reason: reason() },
-                410,
-                "Expired",
-                reason(),
-                false,
-            ),
-            (
-                StoreError::Invalid {
-                    key: key(),
-                    errors: vec![FieldError::new("spec.family", "is wrong")],
-                },
-                422,
-                "Invalid",
-                r#"IPAddressClaim.local.sdn.cozystack.io "web" is invalid: spec.family: is wrong"#
-                    .to_owned(),
-                false,
-            ),
-            (
-                StoreError::BadRequest { reason: reason() },
-                400,
-                "BadRequest",
-                reason(),
-                false,
-            ),
-            (
-                StoreError::TooLarge {
-                    key: key(),
-                    size: 7,
-                    limit: 5,
-                },
-                413,
-                "RequestEntityTooLarge",
-                "7 bytes".to_owned(),
-                false,
-            ),
-            (
-                StoreError::Forbidden {
-                    key: key(),
-                    reason: reason(),
-                },
-                403,
-                "Forbidden",
-                format!("{resource} is forbidden: why"),
-                false,
-            ),
-            (
-                StoreError::Unavailable { reason: reason() },
-                503,
-                "ServiceUnavailable",
-                reason(),
-                true,
-            ),
-            (
-                StoreError::OutcomeUnknown {
-                    key: key(),
-                    reason: reason(),
-                },
-                504,
-                "Timeout",
-                reason(),
-                false,
-            ),
-            (
-                StoreError::Corrupt {
-                    key: key(),
-                    reason: reason(),
-                },
-                500,
-                "InternalError",
-                reason(),
-                false,
-            ),
-            (
-                StoreError::TooSlow {
-                    resume: Revision(5),
-                },
-                503,
-                "ServiceUnavailable",
-                "revision 5".to_owned(),
-                true,
-            ),
-            (
-                StoreError::Internal { reason: reason() },
-                500,
-                "InternalError",
-                reason(),
-                false,
-            ),
-        ] {
-            let name = format!("{error:?}");
-            let answer = ApiError::from(error);
-            let status = answer.to_status();
-            assert_eq!(
-                (&status["code"], &status["reason"]),
-                (&json!(code), &json!(word)),
-                "{name}"
-            );
-            let text = status["message"].as_str().unwrap();
-            assert!(text.contains(&message), "{name}: {text}");
-            let response = answer.into_response();
-            assert_eq!(response.status().as_u16(), code, "{name}");
-            assert_eq!(
-                response.headers().contains_key("retry-after"),
-                retry,
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
-    fn refused_fields_are_causes_with_their_paths() {
-        let errors = vec![
-            FieldError::new("spec.a", "x"),
-            FieldError::new("spec.b", "y"),
-        ];
-        let status = ApiError::invalid(&Key::claim("n", "web"), errors).to_status();
-        assert_eq!(
-            status["details"],
-            json!({"name": "web", "group": "local.sdn.cozystack.io", "kind": "IPAddressClaim",
-                "causes": [{"reason": "FieldValueInvalid", "message": "x", "field": "spec.a"},
-                    {"reason": "FieldValueInvalid", "message": "y", "field": "spec.b"}]})
-        );
-        assert!(
-            status["message"]
-                .as_str()
-                .unwrap()
-                .ends_with("[spec.a: x, spec.b: y]")
-        );
-    }
-}
+mod tests;

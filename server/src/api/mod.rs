@@ -89,7 +89,8 @@ impl ApiState {
         self
     }
 
-    /// Ends every watch once the flag is true, so that a graceful stop does not wait for them.
+    /// Once the flag is true, every watch ends, and a request whose body does not come is answered
+    /// soon, so that a graceful stop does not wait for them.
     #[must_use]
     pub fn with_stop(mut self, stop: flag::Receiver<bool>) -> ApiState {
         self.stop = Some(stop);

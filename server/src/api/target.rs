@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use ipledger_core::api::{Key, Kind};
+use ipledger_core::store::FieldError;
+use ipledger_core::store::rules::check_namespace;
 
 use super::error::{ApiError, Reason};
 
@@ -39,9 +41,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Target {
         let Path(mut path) = Path::<BTreeMap<String, String>>::from_request_parts(parts, state)
             .await
             .map_err(|e| ApiError::bad_request(format!("the path cannot be read: {e}")))?;
+        let namespace = path.remove("namespace");
+        // A list of a namespace that cannot exist would be empty, and nobody would see the slip.
+        if let Some(Err(message)) = namespace.as_deref().map(check_namespace) {
+            let error = FieldError::new("metadata.namespace", message);
+            return Err(ApiError::bad_request(format!(
+                "the namespace in the path: {}",
+                error.message
+            ))
+            .with_causes(&[error]));
+        }
         Ok(Target {
             kind,
-            namespace: path.remove("namespace"),
+            namespace,
             name: path.remove("name").unwrap_or_default(),
         })
     }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::ApiState;
 use super::admission::{self, Warnings};
 use super::body::ObjectBody;
-use super::error::ApiError;
+use super::error::{ApiError, all_of};
 use super::query::{Query, Run};
 use super::target::Target;
 
@@ -196,11 +196,10 @@ pub(super) fn answer(code: StatusCode, object: Object, warnings: Warnings) -> Re
     response
 }
 
-/// What of `DeleteOptions` is understood.
+/// What of `DeleteOptions` is acted on.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct DeleteOptions {
-    kind: Option<String>,
     propagation_policy: Option<String>,
     orphan_dependents: Option<bool>,
     preconditions: Option<DeletePreconditions>,
@@ -212,6 +211,30 @@ struct DeleteOptions {
 struct DeletePreconditions {
     uid: Option<String>,
     resource_version: Option<Revision>,
+}
+
+impl DeleteOptions {
+    fn read(body: Option<Value>) -> Result<DeleteOptions, ApiError> {
+        let Some(mut body) = body else {
+            return Ok(DeleteOptions::default());
+        };
+        let wrong =
+            |text: &str| ApiError::bad_request(format!("the body must be DeleteOptions{text}"));
+        if !body.is_object() {
+            return Err(wrong(""));
+        }
+        // An object that was sent by mistake is called by its name, not by its fields.
+        if let Some(kind) = body.get("kind").and_then(Value::as_str)
+            && kind != "DeleteOptions"
+        {
+            return Err(wrong(&format!(", not a {kind}")));
+        }
+        let errors = validate::delete_options(&mut body);
+        if !errors.is_empty() {
+            return Err(wrong(&format!(": {}", all_of(&errors))).with_causes(&errors));
+        }
+        serde_json::from_value(body).map_err(|e| wrong(&format!(": {e}")))
+    }
 }
 
 pub(super) async fn delete(
@@ -245,17 +268,8 @@ pub(super) async fn delete(
 }
 
 fn delete_options(query: &Query, body: Option<Value>) -> Result<(Preconditions, Run), ApiError> {
-    let wrong = |text: &str| ApiError::bad_request(format!("the body must be DeleteOptions{text}"));
-    let options: DeleteOptions = match body {
-        None => DeleteOptions::default(),
-        Some(body) if body.is_object() => {
-            serde_json::from_value(body).map_err(|e| wrong(&format!(": {e}")))?
-        }
-        Some(_) => return Err(wrong("")),
-    };
-    if let Some(kind) = options.kind.as_deref().filter(|k| *k != "DeleteOptions") {
-        return Err(wrong(&format!(", not a {kind}")));
-    }
+    let options = DeleteOptions::read(body)?;
+    query.number("gracePeriodSeconds")?;
     let policy = options
         .propagation_policy
         .as_deref()

@@ -1,24 +1,22 @@
 //! `ipledger apply`: make objects as manifests say.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use ipledger_core::api::{ConditionStatus, IPAddressClass, Key, Kind, Object, find_condition};
+use ipledger_core::api::{Kind, Object, names};
 use ipledger_drivers::range;
 use tokio::time::{Instant, sleep};
 
 use super::client::{Client, ClientError, Status};
-use super::columns::explain;
-use super::exit::{CliError, Exit};
+use super::exit::{CliError, Exit, client_exit};
 use super::manifest::{self, Check, Document};
 use super::merge;
 use super::output::{Terminal, key_name};
 
 /// A write that loses that many races in a row is given up.
 const RACES: usize = 8;
-/// How long the driver of a class gets to say what it thinks of the parameters.
-const VERDICT: Duration = Duration::from_secs(2);
 /// How long an object of the same name that is being deleted gets to go.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Objects of one kind that are applied at the same time.
@@ -67,6 +65,7 @@ pub(super) async fn run(
             }
         }
     }
+    manifest::note_ignored(&documents, terminal);
     let applied = apply_all(client, &documents, dry_run, terminal).await;
     match (exit, applied) {
         (Exit::Ok, result) => result,
@@ -74,10 +73,12 @@ pub(super) async fn run(
     }
 }
 
-/// Applies documents in order and warns of classes that their drivers refuse.
+/// Applies documents in order and warns of classes that their drivers will refuse. When the server
+/// cannot be reached or refuses the caller, what was not begun yet is reported as not tried.
 ///
 /// # Errors
-/// Everything was reported; the exit code is that of the first object that failed.
+/// Everything was reported; the exit code is that of the first object that failed. If none failed,
+/// that a report could not be written.
 pub(crate) async fn apply_all(
     client: &Client,
     documents: &[Document],
@@ -85,47 +86,56 @@ pub(crate) async fn apply_all(
     terminal: &mut Terminal,
 ) -> Result<(), CliError> {
     let mut first = Exit::Ok;
-    let mut classes = Vec::new();
+    let hopeless = AtomicBool::new(false);
     // Objects of one kind do not lean on each other; those of another may.
-    let runs = documents.chunk_by(|a, b| a.object.kind == b.object.kind);
-    'all: for run in runs {
+    for run in documents.chunk_by(|a, b| a.object.kind == b.object.kind) {
         let mut results = stream::iter(run)
-            .map(|document| async move {
-                let result = apply_one(client, &document.object, dry_run).await;
-                (document, result)
+            .map(|document| {
+                let hopeless = &hopeless;
+                async move {
+                    if hopeless.load(Ordering::Relaxed) {
+                        return (document, None);
+                    }
+                    let result = apply_one(client, &document.object, dry_run).await;
+                    if result.as_ref().is_err_and(stops_all) {
+                        hopeless.store(true, Ordering::Relaxed);
+                    }
+                    (document, Some(result))
+                }
             })
             .buffered(AT_ONCE);
         while let Some((document, result)) = results.next().await {
             let key = document.object.key();
             match result {
-                Ok(outcome) => {
+                None => terminal.report(&key, "not tried"),
+                Some(Ok(outcome)) => {
                     let suffix = if dry_run { " (dry run)" } else { "" };
-                    terminal.report(&key, &format!("{}{suffix}", outcome.as_str()))?;
-                    if key.kind == Kind::IPAddressClass && !dry_run {
-                        classes.push((key, outcome));
+                    terminal.report(&key, &format!("{}{suffix}", outcome.as_str()));
+                    if let Some(objection) = objection(&document.object) {
+                        terminal.warn(&format!("{}: {objection}", key_name(&key)));
                     }
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     for error in located(document, error) {
                         terminal.error(&error);
                         if first == Exit::Ok {
                             first = error.exit();
                         }
                     }
-                    // Whatever stopped this one will stop the others, too.
-                    if matches!(first, Exit::Unavailable | Exit::Unauthorised) {
-                        break 'all;
-                    }
                 }
             }
         }
     }
-    warn_of_classes(client, &classes, terminal).await;
     if first == Exit::Ok {
-        Ok(())
+        terminal.reported()
     } else {
         Err(CliError::Reported(first))
     }
+}
+
+/// Whether what stopped one object will stop the others, too.
+fn stops_all(error: &ClientError) -> bool {
+    matches!(client_exit(error), Exit::Unavailable | Exit::Unauthorised)
 }
 
 /// An answer of the server about fields is shown with the lines of the fields.
@@ -203,33 +213,13 @@ async fn apply_one(
     }
 }
 
-/// Waits a moment for the drivers of classes that were written, and warns of each class that its
-/// driver refuses. Nothing here fails the command: the objects are in the ledger.
-async fn warn_of_classes(client: &Client, classes: &[(Key, Outcome)], terminal: &mut Terminal) {
-    let end = Instant::now() + VERDICT;
-    for (key, outcome) in classes {
-        loop {
-            let Ok(object) = client.get(key).await else {
-                break;
-            };
-            let Ok(class) = IPAddressClass::from_object(&object) else {
-                break;
-            };
-            let conditions = class.status.as_ref().map_or(&[][..], |s| &s.conditions);
-            let generation = Some(class.metadata.generation);
-            let verdict = find_condition(conditions, range::condition::READY)
-                .filter(|c| c.observed_generation == generation);
-            if let Some(ready) = verdict {
-                if ready.status == ConditionStatus::False {
-                    terminal.warn(&format!("{}: {}", key_name(key), explain(ready)));
-                }
-                break;
-            }
-            let may_come = class.spec.provisioner == range::NAME;
-            if *outcome == Outcome::Unchanged || !may_come || Instant::now() >= end {
-                break;
-            }
-            sleep(POLL).await;
-        }
+/// What the driver of a class will say against its parameters, as far as it can be known here: the
+/// API takes them as they are.
+fn objection(object: &Object) -> Option<String> {
+    let spec = object.fields.get("spec")?;
+    if object.kind != Kind::IPAddressClass || spec.get("provisioner")?.as_str()? != range::NAME {
+        return None;
     }
+    let error = range::Parameters::parse(spec.get("parameters")).err()?;
+    Some(format!("{}: {error}", names::reason::INVALID_PARAMETERS))
 }

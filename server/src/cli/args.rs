@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, value_parser};
 
 use super::bench;
 use super::output::{Format, ReportFormat};
@@ -45,6 +45,47 @@ pub(super) enum Command {
         /// The object; an address may be named by its IP in any spelling
         name: Option<String>,
     },
+    /// Copy a ledger file, which may be in use
+    Backup {
+        /// The ledger
+        #[arg(long, value_name = "FILE", default_value = "./ipledger.db")]
+        db: PathBuf,
+        /// The new file
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Make a ledger file from a backup
+    Restore {
+        /// The backup, or any other copy of a ledger
+        #[arg(long, value_name = "FILE")]
+        from: PathBuf,
+        /// The new ledger
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Write all objects as lines of JSON
+    Export {
+        /// The ledger file, instead of a server
+        #[arg(long, value_name = "FILE", conflicts_with = "server")]
+        db: Option<PathBuf>,
+        /// The new file; standard output without it
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Make a ledger file from an export; addresses stay with their claims
+    Import {
+        /// The export
+        file: PathBuf,
+        /// The new ledger
+        #[arg(long, value_name = "FILE")]
+        db: PathBuf,
+        /// Only check the file
+        #[arg(long)]
+        dry_run: bool,
+        /// Import also what the core will change, because the export is not complete
+        #[arg(long)]
+        accept_changes: bool,
+    },
     /// Measure this machine on a throw-away ledger
     Bench {
         #[command(subcommand)]
@@ -59,14 +100,32 @@ pub(super) enum Bench {
     /// Bind claims through the API
     Bind {
         /// Claims to bind
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
         claims: u32,
         /// Callers that create them at once
-        #[arg(long, default_value_t = 16)]
+        #[arg(long, default_value_t = 16, value_parser = value_parser!(u32).range(1..=1_024))]
         callers: u32,
         /// Where the addresses come from
         #[arg(long, value_enum, default_value = "range")]
         addresses: bench::Source,
+    },
+    /// Write to the store and watch it, without API and controllers
+    Store {
+        /// Callers that write at once; a measurement for each number
+        #[arg(
+            long,
+            value_name = "N,...",
+            value_delimiter = ',',
+            default_value = "1,8,64,256"
+        )]
+        writers: Vec<usize>,
+        /// Objects to create, and then to update, in each measurement
+        #[arg(long, value_name = "N", default_value_t = 5_000)]
+        writes: usize,
+        /// Where the throw-away ledgers are, because it decides about the speed [default: the folder
+        /// for temporary files]
+        #[arg(long, value_name = "FOLDER")]
+        dir: Option<PathBuf>,
     },
 }
 
@@ -139,6 +198,21 @@ pub(super) struct DeleteArgs {
 }
 
 impl Command {
+    /// Whether the command does nothing but print, so that nothing is lost when its reader goes.
+    pub(super) fn only_prints(&self) -> bool {
+        match self {
+            Command::Get(_) | Command::Describe { .. } | Command::Version => true,
+            Command::Serve(_)
+            | Command::Apply(_)
+            | Command::Delete(_)
+            | Command::Backup { .. }
+            | Command::Restore { .. }
+            | Command::Export { .. }
+            | Command::Import { .. }
+            | Command::Bench { .. } => false,
+        }
+    }
+
     /// Whether errors and reports are to be JSON.
     pub(super) fn wants_json(&self) -> bool {
         match self {
@@ -147,6 +221,10 @@ impl Command {
             Command::Delete(args) => args.output == ReportFormat::Json,
             Command::Serve(_)
             | Command::Describe { .. }
+            | Command::Backup { .. }
+            | Command::Restore { .. }
+            | Command::Export { .. }
+            | Command::Import { .. }
             | Command::Bench { .. }
             | Command::Version => false,
         }
@@ -176,6 +254,14 @@ mod tests {
             "ipledger delete claim web --timeout 5",
             "ipledger get claims web -l a=b",
             "ipledger serve --listen nowhere",
+            "ipledger backup",
+            "ipledger restore --from a.db",
+            "ipledger export --db a.db --server http://127.0.0.1:1",
+            "ipledger import a.jsonl",
+            "ipledger bench bind --claims 0",
+            "ipledger bench bind --claims 1000001",
+            "ipledger bench bind --callers 0",
+            "ipledger bench bind --callers 1025",
         ] {
             let e = Cli::try_parse_from(words.split(' ')).unwrap_err();
             let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
@@ -194,7 +280,16 @@ mod tests {
             "ipledger apply -f a.yaml -f b.yaml -o json",
             "ipledger delete claim web --wait --timeout 5",
             "ipledger delete -f a.yaml",
+            "ipledger backup --to b.db",
+            "ipledger backup --db a.db --to b.db",
+            "ipledger restore --from b.db --to c.db",
+            "ipledger export",
+            "ipledger export --db a.db -o a.jsonl",
+            "ipledger import a.jsonl --db b.db --dry-run",
+            "ipledger import a.jsonl --db b.db --accept-changes",
             "ipledger describe address 192.0.2.1",
+            "ipledger bench bind --claims 10",
+            "ipledger bench store --writers 1,64 --writes 100 --dir .",
             "ipledger version",
         ] {
             if let Err(e) = Cli::try_parse_from(words.split(' ')) {

@@ -1,6 +1,7 @@
 //! A small client of the Kubernetes-shaped API.
 
 mod error;
+mod warnings;
 mod watch;
 
 use std::time::Duration;
@@ -13,6 +14,7 @@ pub(crate) use error::{ClientError, Status};
 pub(crate) use watch::WatchItem;
 
 use error::{WireStatus, innermost};
+use warnings::Warnings;
 
 /// Objects asked for in one page of a list.
 const PAGE: usize = 500;
@@ -25,6 +27,7 @@ const ANSWER: Duration = Duration::from_secs(60);
 pub(crate) struct Client {
     http: reqwest::Client,
     base: Url,
+    warnings: Warnings,
 }
 
 /// Which objects of a kind are meant.
@@ -77,12 +80,21 @@ impl Client {
             .user_agent(concat!("ipledger/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|e| bad(e.to_string()))?;
-        Ok(Client { http, base })
+        Ok(Client {
+            http,
+            base,
+            warnings: Warnings::default(),
+        })
     }
 
     /// The server's URL, as it is shown.
     pub(crate) fn server(&self) -> String {
         self.base.as_str().trim_end_matches('/').to_owned()
+    }
+
+    /// What the server has warned of since this was last asked, each once.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        self.warnings.take()
     }
 
     /// Reads one object.
@@ -240,6 +252,7 @@ impl Client {
         let failed = |e| self.failed(&e, write);
         let response = self.http.execute(request).await.map_err(failed)?;
         let code = response.status().as_u16();
+        self.warnings.add(response.headers());
         if response.status().is_success() {
             return Ok((response, write));
         }

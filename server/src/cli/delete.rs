@@ -14,7 +14,8 @@ const POLL: Duration = Duration::from_millis(100);
 /// Deletes objects in order, and waits until they are gone if `wait` gives a limit.
 ///
 /// # Errors
-/// Everything was reported; the exit code is that of the first object that failed.
+/// Everything was reported; the exit code is that of the first object that failed. If none failed,
+/// that a report could not be written.
 pub(super) async fn run(
     client: &Client,
     keys: &[Key],
@@ -31,9 +32,9 @@ pub(super) async fn run(
     let mut marked = Vec::new();
     for key in keys {
         match client.delete(key).await {
-            Ok(Deleted::Gone) => terminal.report(key, "deleted")?,
+            Ok(Deleted::Gone) => terminal.report(key, "deleted"),
             Ok(Deleted::Marked(object)) if wait.is_some() => marked.push((key, object)),
-            Ok(Deleted::Marked(object)) => terminal.report(key, &waiting_for(&object))?,
+            Ok(Deleted::Marked(object)) => terminal.report(key, &waiting_for(&object)),
             Err(error) => {
                 let object = key_name(key);
                 fail(terminal, CliError::Object { object, error });
@@ -44,7 +45,7 @@ pub(super) async fn run(
     let end = Instant::now() + limit;
     for (key, object) in marked {
         match gone(client, key, &object, end).await {
-            Ok(None) => terminal.report(key, "deleted")?,
+            Ok(None) => terminal.report(key, "deleted"),
             Ok(Some(left)) => {
                 let message = format!(
                     "{} is still there after {}s: {}",
@@ -61,7 +62,7 @@ pub(super) async fn run(
         }
     }
     if first == Exit::Ok {
-        Ok(())
+        terminal.reported()
     } else {
         Err(CliError::Reported(first))
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ipledger_core::store::StoreError;
+use ipledger_store_sqlite::CopyError;
 use serde_json::json;
 
 use super::client::ClientError;
@@ -58,6 +60,14 @@ pub(crate) enum CliError {
     /// The server cannot start or go on.
     #[error(transparent)]
     Serve(#[from] crate::serve::ServeError),
+    /// A ledger file cannot be read, copied or written.
+    #[error("{message}")]
+    Ledger {
+        /// The code.
+        exit: Exit,
+        /// What happened, where, and what to do.
+        message: String,
+    },
     /// Output cannot be written.
     #[error("the output cannot be written: {0}")]
     Output(#[from] std::io::Error),
@@ -74,6 +84,7 @@ impl CliError {
             CliError::Client(e) | CliError::Object { error: e, .. } => client_exit(e),
             CliError::TimeOut(_) => Exit::TimeOut,
             CliError::Serve(e) => e.exit(),
+            CliError::Ledger { exit, .. } => *exit,
             CliError::Output(_) => Exit::Other,
             CliError::Reported(exit) => *exit,
         }
@@ -87,6 +98,8 @@ impl CliError {
             CliError::Usage(_) => (400, "BadRequest"),
             CliError::Manifest(_) => (422, "Invalid"),
             CliError::TimeOut(_) => (504, "Timeout"),
+            CliError::Ledger { exit, .. } if *exit == Exit::Conflict => (409, "Conflict"),
+            CliError::Ledger { .. } => (503, "ServiceUnavailable"),
             CliError::Serve(_) | CliError::Output(_) | CliError::Reported(_) => {
                 (500, "InternalError")
             }
@@ -101,7 +114,29 @@ impl CliError {
     }
 }
 
-fn client_exit(error: &ClientError) -> Exit {
+impl From<CopyError> for CliError {
+    fn from(error: CopyError) -> CliError {
+        CliError::Ledger {
+            exit: match error {
+                CopyError::Exists { .. } => Exit::Conflict,
+                _ => Exit::Unavailable,
+            },
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> CliError {
+        CliError::Ledger {
+            exit: Exit::Unavailable,
+            message: error.to_string(),
+        }
+    }
+}
+
+/// The exit code for an error of a request.
+pub(crate) fn client_exit(error: &ClientError) -> Exit {
     match error.code() {
         400 | 405 | 406 | 413 | 415 | 422 => Exit::Usage,
         401 | 403 => Exit::Unauthorised,

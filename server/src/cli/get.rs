@@ -64,7 +64,9 @@ pub(super) async fn run(
                 labels: request.labels.clone(),
                 name: None,
             };
-            let mut items = client.list(*kind, &scope).await?.items;
+            let listed = client.list(*kind, &scope).await;
+            terminal.warnings(client);
+            let mut items = listed?.items;
             items.sort_by(columns::order);
             if items.is_empty() && matches!(request.format, Format::Table | Format::Wide) {
                 terminal.note(&nothing(*kind, scope.namespace.as_deref()));
@@ -127,6 +129,7 @@ async fn watch(
     let mut printer = Printer::new(kind, request.format, terminal.colour);
     loop {
         let text = printer.take(follower.next().await?);
+        terminal.warnings(client);
         if !text.is_empty() {
             terminal.print(&text)?;
         }

@@ -1,11 +1,20 @@
 //! A parsed YAML (or JSON) document that remembers the line of every field.
 
+mod syntax;
+
 use std::fmt;
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use serde_saphyr::{Error, Spanned};
+use serde_saphyr::{Location, Spanned};
+
+pub(super) use syntax::SyntaxError;
+
+/// Lists and mappings within each other.
+const MAX_DEPTH: usize = 64;
+/// Nodes that the aliases of a document may add.
+const MAX_ALIASED: usize = 10_000;
 
 /// One value of a document, with the line on which it is used.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +22,10 @@ pub(super) struct Node {
     /// Counted from 1, in the whole file.
     pub(super) line: u64,
     pub(super) tree: Tree,
+    /// Where a scalar stands in the text of the document, in bytes.
+    bytes: Option<(usize, usize)>,
+    /// A number or boolean as it is written, which may differ from how it is understood (`1.50`).
+    pub(super) written: Option<String>,
 }
 
 /// What a [`Node`] holds.
@@ -35,35 +48,40 @@ pub(super) struct Field {
     pub(super) value: Node,
 }
 
-/// Broken YAML.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct SyntaxError {
-    pub(super) line: u64,
-    pub(super) message: String,
-}
-
 impl Node {
-    /// Reads one document whose first line is number `first_line` of its file.
+    /// Reads one document whose first line is number `first_line` of its file, and takes it to mean
+    /// what the API takes the same text to mean.
     ///
     /// # Errors
     /// The line and what is wrong there. Anchors and aliases are bounded after expansion.
     pub(super) fn parse(text: &str, first_line: u64) -> Result<Node, SyntaxError> {
-        let options = serde_saphyr::options! { with_snippet: false };
+        let options = serde_saphyr::options! {
+            with_snippet: false,
+            strict_booleans: true,
+            reject_unsupported_tags: true,
+            budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+            alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIASED },
+        };
         let mut node: Node = serde_saphyr::from_str_with_options(text, options)
-            .map_err(|e| syntax_error(&e, text, first_line))?;
-        node.shift(first_line.saturating_sub(1));
+            .map_err(|e| SyntaxError::new(&e, text, first_line))?;
+        node.place(text, first_line.saturating_sub(1));
         Ok(node)
     }
 
-    fn shift(&mut self, by: u64) {
+    /// Moves the lines down by so many, and takes out of the text what is written there.
+    fn place(&mut self, text: &str, by: u64) {
         self.line += by;
         match &mut self.tree {
+            Tree::Scalar(Value::Number(_) | Value::Bool(_)) => {
+                let written = self.bytes.and_then(|(from, to)| text.get(from..to));
+                self.written = written.map(|w| w.trim().to_owned());
+            }
             Tree::Scalar(_) => {}
-            Tree::List(items) => items.iter_mut().for_each(|item| item.shift(by)),
+            Tree::List(items) => items.iter_mut().for_each(|item| item.place(text, by)),
             Tree::Map(fields) => {
                 for field in fields {
                     field.line += by;
-                    field.value.shift(by);
+                    field.value.place(text, by);
                 }
             }
         }
@@ -158,45 +176,23 @@ fn rest_after<'a>(path: &'a str, name: &str) -> Option<&'a str> {
     (rest.is_empty() || rest.starts_with(['.', '['])).then_some(rest)
 }
 
-fn syntax_error(error: &Error, text: &str, first_line: u64) -> SyntaxError {
-    let error = error.without_snippet();
-    let Some(location) = error.location() else {
-        let message = error.to_string();
-        return SyntaxError {
-            line: first_line,
-            message,
-        };
-    };
-    let position = format!(" at line {}, column {}", location.line(), location.column());
-    let message = match error {
-        Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("the field `{key}` is there twice in one mapping; remove one of them")
-        }
-        other => other.to_string().replace(&position, ""),
-    };
-    let line = usize::try_from(location.line()).unwrap_or(usize::MAX);
-    let written = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
-    let hint = if written.trim_end().ends_with("::") {
-        " (an address that ends in `:` must stand in quotes)"
-    } else {
-        ""
-    };
-    SyntaxError {
-        line: first_line
-            .saturating_sub(1)
-            .saturating_add(location.line().max(1)),
-        message: format!("{message}{hint}"),
-    }
-}
-
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
         let spanned = Spanned::<Tree>::deserialize(deserializer)?;
         Ok(Node {
             line: spanned.referenced.line(),
             tree: spanned.value,
+            bytes: bytes(&spanned.defined),
+            written: None,
         })
     }
+}
+
+fn bytes(location: &Location) -> Option<(usize, usize)> {
+    let span = location.span();
+    let from = usize::try_from(span.byte_offset()?).ok()?;
+    let len = usize::try_from(span.byte_len()?).ok()?;
+    Some((from, from.checked_add(len)?))
 }
 
 impl<'de> Deserialize<'de> for Tree {
@@ -327,6 +323,40 @@ spec:
             text.push_str(&format!("a{n}: &a{n} [{parts}]\n"));
         }
         assert!(Node::parse(&text, 1).is_err());
+    }
+
+    #[test]
+    fn words_and_tags_mean_what_they_mean_to_the_api() {
+        let node = Node::parse("a: [yes, on, y, No, true, 0x1f, 1_000, '7', ~]\n", 1).unwrap();
+        let options = serde_saphyr::options! { strict_booleans: true };
+        let text = "[yes, on, y, No, true, 0x1f, 1_000, '7', ~]";
+        let api: Value = serde_saphyr::from_str_with_options(text, options).unwrap();
+        assert_eq!(node.to_value()["a"], api);
+        assert_eq!(
+            api,
+            serde_json::json!(["yes", "on", "y", "No", true, 31, 1_000, "7", null])
+        );
+        let e = Node::parse("a: 1\nb: !mine x\n", 1).unwrap_err();
+        assert_eq!(e.line, 2);
+        assert!(e.message.contains("`!mine`"), "{}", e.message);
+    }
+
+    #[test]
+    fn a_number_is_known_as_it_is_written() {
+        let node = Node::parse(
+            "é: ü\na: 1.50\nb: [ 0x1F , true]\nc: &x 07.0 # no\nd: *x\n",
+            1,
+        );
+        let node = node.unwrap();
+        let written = |field: &str| node.get(field).unwrap().written.clone();
+        assert_eq!(written("a").unwrap(), "1.50");
+        assert_eq!(written("c").unwrap(), "07.0");
+        assert_eq!(written("d").unwrap(), "07.0");
+        let Tree::List(items) = &node.get("b").unwrap().tree else {
+            panic!("b is a list");
+        };
+        let items: Vec<_> = items.iter().map(|i| i.written.as_deref()).collect();
+        assert_eq!(items, [Some("0x1F"), Some("true")]);
     }
 
     #[test]

@@ -15,6 +15,8 @@ use ipledger_core::store::FieldError;
 use serde_json::Value;
 
 use super::lines::{Node, Tree};
+use super::merge::without_server_fields;
+use super::output::Terminal;
 use identity::{identity_errors, kind_of, label, metadata_errors};
 
 /// One object of a manifest.
@@ -66,6 +68,16 @@ impl Document {
             field: error.field.clone(),
             message: error.message.clone(),
         }
+    }
+}
+
+/// Says that what only a server decides is not taken from manifests.
+pub(crate) fn note_ignored(documents: &[Document], terminal: &mut Terminal) {
+    if documents
+        .iter()
+        .any(|d| d.object.fields.contains_key("status"))
+    {
+        terminal.note("the `status` of the manifests is ignored: only controllers write it");
     }
 }
 
@@ -249,10 +261,11 @@ impl<'a> Reader<'a> {
 
 /// Everything that the server would refuse, found before anything is sent.
 fn creation_errors(object: &Object) -> Vec<FieldError> {
-    let unknown = validate::unknown_fields(object)
+    let object = without_server_fields(object);
+    let unknown = validate::unknown_fields(&object)
         .into_iter()
         .map(FieldError::from);
-    unknown.chain(validate::validate_create(object)).collect()
+    unknown.chain(validate::validate_create(&object)).collect()
 }
 
 /// The objects inside a `List` (`kubectl get -o yaml` makes them).

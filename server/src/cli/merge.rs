@@ -5,15 +5,23 @@
 //! Maps are merged field by field and lists are replaced whole, as `kubectl apply` does for these
 //! kinds, and the last manifest is kept under the annotation that `kubectl` uses, so that the two
 //! can be mixed.
+//!
+//! A manifest that is too large for an annotation is not kept. Then the merge knows no last time:
+//! labels, annotations and fields that the manifest no longer has stay, but `spec.parameters` of a
+//! class, which only its manifest writes, are replaced whole.
 
 use ipledger_core::api::{Object, ObjectMeta};
 use serde_json::{Map, Value};
 
 /// The annotation with the manifest that was last applied, as JSON.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The longest manifest that is kept, in bytes.
+const KEPT_MAX: usize = 100 * 1024;
+/// What a server takes as annotations of one object, in bytes.
+const ANNOTATIONS_MAX: usize = 256 * 1024;
 
-/// Metadata that only a server writes; a manifest made from a server's answer has it.
-fn without_server_fields(object: &Object) -> Object {
+/// The object without what only a server writes; a manifest made from a server's answer has it.
+pub(super) fn without_server_fields(object: &Object) -> Object {
     let mut object = object.clone();
     object.fields.remove("status");
     object.metadata = ObjectMeta {
@@ -38,12 +46,15 @@ pub(super) fn created(manifest: &Object) -> Object {
     object
 }
 
+/// Keeps the manifest in the object, if there is room for it.
 fn remember(object: &mut Object, manifest: &Object) {
     let text = manifest.to_value().to_string();
-    object
-        .metadata
-        .annotations
-        .insert(LAST_APPLIED.to_owned(), text);
+    let annotations = &mut object.metadata.annotations;
+    annotations.remove(LAST_APPLIED);
+    let others: usize = annotations.iter().map(|(k, v)| k.len() + v.len()).sum();
+    if text.len() <= KEPT_MAX && others + LAST_APPLIED.len() + text.len() <= ANNOTATIONS_MAX {
+        annotations.insert(LAST_APPLIED.to_owned(), text);
+    }
 }
 
 /// The object as the manifest wants it, or `None` if it is like that already.
@@ -52,6 +63,8 @@ fn remember(object: &mut Object, manifest: &Object) {
 /// The merge gives no object: what others have made of the live one has no place for a field of
 /// the manifest.
 pub(super) fn changed(manifest: &Object, live: &Object) -> Result<Option<Object>, String> {
+    // What a server printed says everything that the object is; that is no wish to own all of it.
+    let printed = !manifest.metadata.uid.is_empty();
     let manifest = without_server_fields(manifest);
     let last = live.metadata.annotation(LAST_APPLIED);
     let last: Option<Value> = last.and_then(|text| serde_json::from_str(text).ok());
@@ -68,11 +81,15 @@ pub(super) fn changed(manifest: &Object, live: &Object) -> Result<Option<Object>
     let mut merged = live.to_value();
     merge(&mut merged, &wanted, last.as_ref().unwrap_or(&Value::Null));
     let mut merged = Object::from_value(merged).map_err(|e| e.to_string())?;
-    if remembered && merged == *live {
+    if (remembered || printed) && merged == *live {
         return Ok(None);
     }
     remember(&mut merged, &manifest);
-    Ok(Some(merged))
+    let forgotten = merged.metadata.annotation(LAST_APPLIED).is_none();
+    if last.is_none() || forgotten {
+        replace_parameters(&mut merged, &manifest);
+    }
+    Ok((merged != *live).then_some(merged))
 }
 
 /// Whether two remembered manifests say the same. `kubectl` writes an empty `annotations`.
@@ -88,6 +105,19 @@ fn same(a: &Value, b: &Value) -> bool {
             covers(a, b) && covers(b, a)
         }
         _ => a == b,
+    }
+}
+
+/// Parameters are opaque: without a last time only the manifest can say which are no longer wanted.
+fn replace_parameters(object: &mut Object, manifest: &Object) {
+    let of_manifest = manifest
+        .fields
+        .get("spec")
+        .and_then(|s| s.get("parameters"));
+    if let (Some(spec), Some(parameters)) = (object.fields.get_mut("spec"), of_manifest)
+        && let Value::Object(spec) = spec
+    {
+        spec.insert("parameters".to_owned(), parameters.clone());
     }
 }
 
@@ -259,6 +289,45 @@ mod tests {
         let new = changed(&manifest, &live).unwrap().unwrap();
         assert_eq!(new.fields["spec"]["zone"], "a");
         assert!(new.metadata.annotation(LAST_APPLIED).is_some());
+    }
+
+    #[test]
+    fn a_manifest_too_large_to_be_kept_is_applied_and_replaces_the_parameters() {
+        let class = |parameters: Value| {
+            object(json!({"kind": "IPAddressClass", "metadata": {"name": "c"},
+                "spec": {"provisioner": "p", "parameters": parameters}}))
+        };
+        let many = json!(vec!["192.0.2.0/24"; 10_000]);
+        let large = class(json!({"addresses": many, "order": "random"}));
+        let live = stored(&large);
+        assert_eq!(live.metadata.annotation(LAST_APPLIED), None);
+        assert_eq!(changed(&large, &live).unwrap(), None);
+
+        let also_large = class(json!({"addresses": many}));
+        let new = changed(&also_large, &live).unwrap().unwrap();
+        assert_eq!(new.fields["spec"]["parameters"], json!({"addresses": many}));
+        assert_eq!(new.metadata.annotation(LAST_APPLIED), None);
+
+        let small = class(json!({"addresses": ["192.0.2.0/24"]}));
+        let new = changed(&small, &live).unwrap().unwrap();
+        assert_eq!(new.fields["spec"]["parameters"].get("order"), None);
+        assert!(new.metadata.annotation(LAST_APPLIED).is_some());
+
+        let new = changed(&large, &stored(&small)).unwrap().unwrap();
+        assert_eq!(new.fields["spec"], large.fields["spec"]);
+        assert_eq!(new.metadata.annotation(LAST_APPLIED), None);
+    }
+
+    #[test]
+    fn annotations_of_others_leave_no_room_for_the_manifest() {
+        let manifest = address(json!({"address": "192.0.2.7", "className": "c"}));
+        let mut live = stored(&manifest);
+        let long = "x".repeat(ANNOTATIONS_MAX - 10);
+        live.metadata.annotations.insert("other".to_owned(), long);
+        let manifest = address(json!({"address": "192.0.2.7", "className": "d"}));
+        let new = changed(&manifest, &live).unwrap().unwrap();
+        assert_eq!(new.metadata.annotation(LAST_APPLIED), None);
+        assert_eq!(new.fields["spec"]["className"], "d");
     }
 
     #[test]

@@ -8,18 +8,23 @@
 //! | what do the columns mean? | `columns.rs`, `table.rs` |
 //! | which exit code? | `exit.rs` |
 //! | what does `serve` print? | `serve.rs`, `live.rs` |
+//! | how is a ledger saved, moved, measured? | `backup.rs`, `export.rs`, `import.rs`, `bench.rs` |
 //! | how is a server asked? | `client.rs`, `follow.rs` |
 
 mod apply;
 mod args;
+mod backup;
 mod bench;
 mod client;
 mod columns;
 mod delete;
 mod describe;
 mod exit;
+mod export;
+mod folder;
 mod follow;
 mod get;
+mod import;
 mod lines;
 mod live;
 mod manifest;
@@ -57,6 +62,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log();
     let mut terminal = Terminal::of_process(cli.command.wants_json());
+    let only_prints = cli.command.only_prints();
     let runtime = match &cli.command {
         Command::Serve(_) | Command::Bench { .. } => tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -72,7 +78,9 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => Exit::Ok.into(),
         // The reader has seen enough, as in `ipledger get claims | head`.
-        Err(CliError::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok.into(),
+        Err(CliError::Output(e)) if only_prints && e.kind() == std::io::ErrorKind::BrokenPipe => {
+            Exit::Ok.into()
+        }
         Err(error) => {
             terminal.error(&error);
             error.exit().into()
@@ -91,6 +99,12 @@ fn start_log() {
 
 async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
     let namespace = cli.namespace.as_str();
+    if namespace.is_empty() {
+        return Err(CliError::Usage(
+            "the namespace is empty; write its name after -n, or leave -n out for `default`"
+                .to_owned(),
+        ));
+    }
     let client = || {
         let server = cli
             .server
@@ -136,6 +150,29 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
             }
         }
         Command::Delete(args) => delete_command(args, namespace, &client()?, terminal).await,
+        Command::Backup { db, to } => backup::back_up(&db, &to, terminal).await,
+        Command::Restore { from, to } => backup::recover(&from, &to, terminal).await,
+        Command::Export { db, output } => {
+            let source = match db {
+                Some(db) => export::Source::File(db),
+                None => export::Source::Server(client()?),
+            };
+            export::run(source, output.as_deref(), terminal).await
+        }
+        Command::Import {
+            file,
+            db,
+            dry_run,
+            accept_changes,
+        } => {
+            let request = import::Request {
+                file: &file,
+                db: &db,
+                dry_run,
+                accept_changes,
+            };
+            import::run(request, terminal).await
+        }
         Command::Bench {
             what:
                 Bench::Bind {
@@ -150,6 +187,21 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
                 source: addresses,
             };
             bench::bind(size, terminal).await
+        }
+        Command::Bench {
+            what:
+                Bench::Store {
+                    writers,
+                    writes,
+                    dir,
+                },
+        } => {
+            let size = bench::StoreSize {
+                writers,
+                writes,
+                folder: dir.unwrap_or_else(std::env::temp_dir),
+            };
+            bench::store(&size, terminal).await
         }
         Command::Version => terminal.line(&format!("ipledger {}", env!("CARGO_PKG_VERSION"))),
     }

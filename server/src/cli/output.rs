@@ -1,6 +1,8 @@
 //! What reaches the terminal: streams, formats, colours. Nothing that an object contains can
 //! steer the terminal.
 
+mod detached;
+
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
@@ -8,7 +10,9 @@ use clap::ValueEnum;
 use ipledger_core::api::{Key, Object};
 use serde_json::{Value, json};
 
+use super::client::Client;
 use super::exit::CliError;
+use detached::Detached;
 
 /// How objects are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -40,6 +44,8 @@ pub(crate) enum ReportFormat {
 pub(crate) struct Terminal {
     out: Box<dyn Write>,
     err: Box<dyn Write>,
+    /// The first error of a report that could not be written.
+    lost: Option<io::Error>,
     /// Whether standard output is a terminal on which lines can be drawn again.
     pub(crate) interactive: bool,
     /// Whether standard output takes colours.
@@ -57,10 +63,18 @@ impl Terminal {
         Terminal {
             out: Box::new(io::stdout()),
             err: Box::new(io::stderr()),
+            lost: None,
             interactive,
             colour: interactive && !no_colour,
             json,
         }
+    }
+
+    /// Lets threads of their own do the writing from here on, so that a stream that nobody reads
+    /// holds nothing up. What they have not written when the terminal is dropped gets a moment.
+    pub(crate) fn detach(&mut self) {
+        self.out = Box::new(Detached::new(io::stdout()));
+        self.err = Box::new(Detached::new(io::stderr()));
     }
 
     /// Writes to standard output what was made safe already.
@@ -81,23 +95,44 @@ impl Terminal {
         self.print(&format!("{}\n", safe(text)))
     }
 
-    /// Reports what became of one object.
-    ///
-    /// # Errors
-    /// The stream is closed or full.
-    pub(crate) fn report(&mut self, key: &Key, outcome: &str) -> Result<(), CliError> {
+    /// Reports what became of one object. That it cannot be written does not stop the work on the
+    /// other objects; [`reported`](Self::reported) says so at the end.
+    pub(crate) fn report(&mut self, key: &Key, outcome: &str) {
         let object = key_name(key);
-        if self.json {
+        let result = if self.json {
             let line = json!({"object": object, "outcome": outcome}).to_string();
             self.print(&format!("{}\n", safe_json(&line)))
         } else {
             self.line(&format!("{object} {outcome}"))
+        };
+        if let Err(CliError::Output(e)) = result {
+            self.lost.get_or_insert(e);
         }
+    }
+
+    /// Whether all reports were written.
+    ///
+    /// # Errors
+    /// The first error of those that were not.
+    pub(crate) fn reported(&mut self) -> Result<(), CliError> {
+        self.lost.take().map_or(Ok(()), |e| Err(e.into()))
     }
 
     /// Writes a warning to standard error. That it cannot be written changes nothing.
     pub(crate) fn warn(&mut self, text: &str) {
-        let _ = writeln!(self.err, "warning: {}", safe(text));
+        let _ = if self.json {
+            let line = json!({"warning": text}).to_string();
+            writeln!(self.err, "{}", safe_json(&line))
+        } else {
+            writeln!(self.err, "warning: {}", safe(text))
+        };
+    }
+
+    /// Writes to standard error what the server has warned of.
+    pub(crate) fn warnings(&mut self, client: &Client) {
+        for text in client.take_warnings() {
+            self.warn(&text);
+        }
     }
 
     /// Writes a remark to standard error. That it cannot be written changes nothing.
@@ -220,12 +255,33 @@ pub(crate) mod tests {
         }
     }
 
+    /// What nobody reads any more.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Terminal {
+        /// Closes standard output.
+        pub(crate) fn close_output(&mut self) {
+            self.out = Box::new(Closed);
+        }
+    }
+
     /// A terminal that keeps what is written to it: standard output, standard error.
     pub(crate) fn captured() -> (Terminal, Captured, Captured) {
         let (out, err) = (Captured::default(), Captured::default());
         let terminal = Terminal {
             out: Box::new(out.clone()),
             err: Box::new(err.clone()),
+            lost: None,
             interactive: false,
             colour: false,
             json: false,
@@ -252,10 +308,11 @@ pub(crate) mod tests {
     fn reports_and_errors_are_sentences_or_lines_of_json() {
         let (mut terminal, out, err) = captured();
         let key = Key::claim("default", "web");
-        terminal.report(&key, "created").unwrap();
+        terminal.report(&key, "created");
         terminal.error(&CliError::Usage("no\u{1b}".to_owned()));
         terminal.json = true;
-        terminal.report(&key, "created").unwrap();
+        terminal.report(&key, "created");
+        terminal.warn("careful\u{1b}");
         terminal.error(&CliError::Usage("no\u{1b}".to_owned()));
         assert_eq!(
             out.text(),
@@ -264,7 +321,8 @@ pub(crate) mod tests {
         );
         assert_eq!(
             err.text(),
-            "error: no?\n{\"code\":400,\"message\":\"no\\u001b\",\"reason\":\"BadRequest\",\"retryable\":false}\n"
+            "error: no?\n{\"warning\":\"careful\\u001b\"}\n\
+             {\"code\":400,\"message\":\"no\\u001b\",\"reason\":\"BadRequest\",\"retryable\":false}\n"
         );
     }
 }

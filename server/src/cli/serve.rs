@@ -1,6 +1,7 @@
 //! `ipledger serve`: starts the server, applies manifests through its own API, shows what becomes
 //! of their claims, and serves until it is told to stop.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use ipledger_core::api::{Key, Kind};
@@ -16,13 +17,16 @@ use crate::serve::{ServeError, ServeOptions, Server};
 /// Serves until a signal. With errors in the manifests nothing is started or written.
 ///
 /// # Errors
-/// A manifest is wrong, the server cannot start, or a part of it failed.
+/// A manifest is wrong, the server cannot start, or a part of it failed. After a stop: that some
+/// of the manifests' objects were refused, or not applied yet.
 pub(super) async fn run(
     options: ServeOptions,
     manifests: &[PathBuf],
     namespace: &str,
     terminal: &mut Terminal,
 ) -> Result<(), CliError> {
+    // Whoever holds the output up must not hold up the signals.
+    terminal.detach();
     let documents = check(manifests, namespace, terminal)?;
     let mut signals = Signals::new()?;
     let mut server = Server::start(&options).await?;
@@ -32,10 +36,14 @@ pub(super) async fn run(
         client.server(),
         options.db.display()
     );
+    // How applying ended; `None` while it goes on.
+    let applied = Cell::new(documents.is_empty().then_some(Exit::Ok));
     let front = async {
+        apply_documents(&client, &documents, &applied, terminal).await;
         if let Err(error) = present(&client, &documents, terminal).await {
             terminal.error(&error);
         }
+        terminal.warnings(&client);
         // That nobody reads the output is no reason not to serve.
         let _ = terminal.line(&announce);
         std::future::pending::<()>().await;
@@ -48,13 +56,21 @@ pub(super) async fn run(
     }
     tokio::select! {
         biased;
-        () = signals.next() => Err(CliError::Reported(Exit::Interrupted)),
-        result = server.stop() => Ok(result?),
+        () = signals.next() => return Err(CliError::Reported(Exit::Interrupted)),
+        result = server.stop() => result?,
+    }
+    match applied.get() {
+        Some(Exit::Ok) => Ok(()),
+        Some(exit) => Err(CliError::Reported(exit)),
+        None => {
+            terminal.warn("stopped before all objects of the manifests were applied");
+            Err(CliError::Reported(Exit::Other))
+        }
     }
 }
 
 /// The documents of all manifests, if there is no error in any.
-fn check(
+pub(super) fn check(
     manifests: &[PathBuf],
     namespace: &str,
     terminal: &mut Terminal,
@@ -71,23 +87,41 @@ fn check(
         }
     }
     if failed {
-        Err(CliError::Reported(Exit::Usage))
-    } else {
-        Ok(documents)
+        return Err(CliError::Reported(Exit::Usage));
     }
+    manifest::note_ignored(&documents, terminal);
+    Ok(documents)
 }
 
-/// Applies the documents and shows their claims until they are settled.
+/// Applies the documents and keeps how that ended for the end of the process.
+pub(super) async fn apply_documents(
+    client: &Client,
+    documents: &[Document],
+    applied: &Cell<Option<Exit>>,
+    terminal: &mut Terminal,
+) {
+    let exit = match apply::apply_all(client, documents, false, terminal).await {
+        // That nobody reads the reports is no reason not to serve.
+        Ok(()) | Err(CliError::Output(_)) => Exit::Ok,
+        Err(error) => {
+            terminal.error(&error);
+            terminal.warn(&format!(
+                "some objects of the manifests were refused (see above); the server goes on \
+                 without them and ends with exit code {} when it is stopped",
+                error.exit()
+            ));
+            error.exit()
+        }
+    };
+    applied.set(Some(exit));
+}
+
+/// Shows the claims of the documents until they are settled.
 async fn present(
     client: &Client,
     documents: &[Document],
     terminal: &mut Terminal,
 ) -> Result<(), CliError> {
-    match apply::apply_all(client, documents, false, terminal).await {
-        // Each was reported; what could be applied is shown.
-        Ok(()) | Err(CliError::Reported(_)) => {}
-        Err(e) => return Err(e),
-    }
     let keys = documents.iter().map(|d| d.object.key());
     let claims: std::collections::BTreeSet<Key> = keys
         .filter(|key| key.kind == Kind::IPAddressClaim)

@@ -31,7 +31,22 @@ pub(super) fn target(kind: &str, name: Option<&str>, namespace: &str) -> Result<
             return Err(CliError::Usage(text));
         }
     };
+    let written = if parts.len() > 1 {
+        format!(" in `{}`", parts.join("/"))
+    } else {
+        String::new()
+    };
+    let empty = |what: &str| {
+        let text = format!("the {what} is empty{written}; write KIND/NAME or KIND/NAMESPACE/NAME");
+        Err(CliError::Usage(text))
+    };
     let kind = find_kind(kind)?;
+    if name == Some("") {
+        return empty("name");
+    }
+    if namespace.is_empty() {
+        return empty("namespace");
+    }
     // A name becomes part of a path, where `..` would mean something else.
     if kind.namespaced() {
         check_namespace(namespace).map_err(|e| CliError::Usage(format!("the namespace {e}")))?;
@@ -138,6 +153,23 @@ mod tests {
             target("class/c", None, "n").unwrap(),
             Target::One(Key::class("c"))
         );
+    }
+
+    #[test]
+    fn what_is_empty_is_said_to_be() {
+        for (kind, name, start) in [
+            (
+                "claim/",
+                None,
+                "the name is empty in `claim/`; write KIND/NAME",
+            ),
+            ("claim/a/", None, "the name is empty in `claim/a/`; "),
+            ("claim//x", None, "the namespace is empty in `claim//x`; "),
+            ("claim", Some(""), "the name is empty; "),
+        ] {
+            let e = target(kind, name, "default").unwrap_err().to_string();
+            assert!(e.starts_with(start), "{e}");
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Commands against the real API over the store of the core, in one process.
 
+mod apply;
+mod serve;
+
 use std::sync::Arc;
 
 use ipledger_core::api::{Key, Kind, Object};
@@ -178,39 +181,6 @@ async fn what_the_server_refuses_is_shown_with_the_line_of_the_field() {
 }
 
 #[tokio::test]
-async fn a_class_that_its_driver_refuses_is_warned_of_and_applied() {
-    let mut bench = Bench::new().await;
-    let class = file(
-        "apiVersion: local.sdn.cozystack.io/v1alpha1\nkind: IPAddressClass\nmetadata:\n  name: c\n\
-         spec:\n  provisioner: range.drivers.local.sdn.cozystack.io\n",
-    );
-    let store = Arc::clone(&bench.store);
-    let driver = tokio::spawn(async move {
-        // Answers as soon as the class is there.
-        let key = Key::class("c");
-        let mut class = loop {
-            match store.get(&key, ReadAt::Latest).await {
-                Ok(class) => break class,
-                Err(_) => tokio::task::yield_now().await,
-            }
-        };
-        class.fields.insert(
-            "status".to_owned(),
-            json!({"conditions": [{"type": "Ready", "status": "False", "reason": "InvalidParameters",
-                "message": "`addresses` is missing", "observedGeneration": 1}]}),
-        );
-        store.update(class, Part::Status).await.unwrap();
-    });
-    assert_eq!(bench.run(&["apply", "-f", &class.path]).await, 0);
-    driver.await.unwrap();
-    assert_eq!(bench.out.text(), "ipaddressclass/c created\n");
-    assert_eq!(
-        bench.err.text(),
-        "warning: ipaddressclass/c: InvalidParameters: `addresses` is missing\n"
-    );
-}
-
-#[tokio::test]
 async fn get_finds_objects_by_name_ip_and_label() {
     let mut bench = Bench::new().await;
     let manifest = file(&format!(
@@ -256,6 +226,40 @@ async fn get_finds_objects_by_name_ip_and_label() {
             (0, expected),
             "{words:?}"
         );
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_is_not_hidden_by_a_list() {
+    let mut bench = Bench::new().await;
+    bench.run(&["apply", "-f", &file(CLAIM).path]).await;
+    let broken = Key::claim("default", "broken");
+    bench
+        .store
+        .inject_unreadable(&broken, "half of it is missing");
+    assert_eq!(bench.run(&["get", "claims", "-o", "name"]).await, 0);
+    assert!(bench.out.text().ends_with("ipaddressclaim/default/web\n"));
+    let err = bench.err.text();
+    assert!(
+        err.starts_with("warning: left out: ") && err.contains("default/broken"),
+        "{err}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_empty_on_the_command_line_is_named() {
+    let mut bench = Bench::new().await;
+    for (words, part) in [
+        (vec!["get", "claims", "-n", ""], "the namespace is empty"),
+        (vec!["get", "claim/"], "the name is empty in `claim/`"),
+        (
+            vec!["get", "claim//x"],
+            "the namespace is empty in `claim//x`",
+        ),
+    ] {
+        (bench.terminal, bench.out, bench.err) = captured();
+        assert_eq!(bench.run(&words).await, 2, "{words:?}");
+        assert!(bench.err.text().contains(part), "{}", bench.err.text());
     }
 }
 

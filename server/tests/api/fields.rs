@@ -158,10 +158,6 @@ async fn metadata_has_the_forms_of_kubernetes() {
         answer.refused(422, "Invalid");
         assert_eq!(answer.blamed(), [field]);
     }
-    let elsewhere = CLAIMS.replace("team-a", "Team_A");
-    let answer = server.post(&elsewhere, &claim("web")).await;
-    answer.refused(422, "Invalid");
-    assert_eq!(answer.blamed(), ["metadata.namespace"]);
 }
 
 #[tokio::test]
@@ -181,4 +177,75 @@ async fn what_tools_write_for_nothing_is_taken_as_nothing() {
         )
         .await
         .refused(422, "Invalid");
+}
+
+#[tokio::test]
+async fn metadata_of_the_wrong_type_is_named_by_field_and_object() {
+    let server = Server::new();
+    let made = server.made(CLAIMS, &claim("web")).await;
+    let path = format!("{CLAIMS}/web");
+    let metadata = json!({"labels": {"a": "b", "x": 5}, "finalizers": "f"});
+    let fields = ["metadata.finalizers", "metadata.labels.x"];
+    let mut body = made.clone();
+    body["metadata"]["labels"] = metadata["labels"].clone();
+    body["metadata"]["finalizers"] = metadata["finalizers"].clone();
+    for answer in [
+        server.post(CLAIMS, &body).await,
+        server.put(&path, &body).await,
+        server.patch(&path, &json!({ "metadata": metadata })).await,
+    ] {
+        let message = answer.refused(400, "BadRequest");
+        assert_eq!(
+            message,
+            "IPAddressClaim.local.sdn.cozystack.io \"web\" cannot be read: [metadata.finalizers: must \
+             be a list, not a string, metadata.labels.x: must be a string, not a number]"
+        );
+        assert_eq!(answer.blamed(), fields);
+        assert_eq!(answer.body["details"]["name"], "web");
+    }
+    let mut list = claim("web");
+    list["metadata"] = json!([]);
+    let answer = server.post(CLAIMS, &list).await;
+    answer.refused(400, "BadRequest");
+    assert_eq!(answer.blamed(), ["metadata"]);
+}
+
+#[tokio::test]
+async fn a_status_with_two_conditions_of_one_type_is_refused() {
+    let server = Server::new();
+    let mut body = server.made(CLAIMS, &claim("web")).await;
+    let condition = json!({"type": "Bound", "status": "True"});
+    body["status"] = json!({"conditions": [condition, condition]});
+    let answer = server.put(&format!("{CLAIMS}/web/status"), &body).await;
+    let message = answer.refused(422, "Invalid");
+    assert!(
+        message.contains("status.conditions[1]: Duplicate value"),
+        "{message}"
+    );
+    assert_eq!(answer.blamed(), ["status.conditions[1]"]);
+}
+
+#[tokio::test]
+async fn annotations_that_leave_no_room_are_refused_on_every_way_in() {
+    let server = Server::new();
+    let made = server.made(CLAIMS, &claim("web")).await;
+    let path = format!("{CLAIMS}/web");
+    let annotations = json!({"example.com/a": "x".repeat(192 * 1024)});
+    let mut full = claim("full");
+    full["metadata"]["annotations"] = annotations.clone();
+    let mut updated = made.clone();
+    updated["metadata"]["annotations"] = annotations.clone();
+    let patch = json!({"metadata": {"annotations": annotations}});
+    for answer in [
+        server.post(CLAIMS, &full).await,
+        server.put(&path, &updated).await,
+        server.patch(&path, &patch).await,
+    ] {
+        let message = answer.refused(422, "Invalid");
+        assert!(message.contains("196608"), "{message}");
+        assert_eq!(answer.blamed(), ["metadata.annotations"]);
+    }
+    let mut class = class("public");
+    class["metadata"]["annotations"] = annotations;
+    server.made(CLASSES, &class).await;
 }

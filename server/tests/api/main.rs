@@ -7,6 +7,7 @@
     reason = "helpers of tests"
 )]
 
+mod bodies;
 mod discovery;
 mod fields;
 mod lists;

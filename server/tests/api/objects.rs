@@ -222,6 +222,45 @@ async fn a_delete_acts_only_on_the_object_that_is_meant() {
 }
 
 #[tokio::test]
+async fn a_delete_whose_options_could_be_misread_deletes_nothing() {
+    let server = Server::new();
+    server.made(CLAIMS, &claim("web")).await;
+    let path = format!("{CLAIMS}/web");
+    for (options, field) in [
+        (json!({"preconditions": []}), "preconditions"),
+        (json!({"preconditions": ["x"]}), "preconditions"),
+        (json!({"preconditions": "x"}), "preconditions"),
+        (
+            json!({"preconditions": {"uuid": "x"}}),
+            "preconditions.uuid",
+        ),
+        (json!({"preconditions": {"uid": 5}}), "preconditions.uid"),
+        (
+            json!({"preconditions": {"resourceVersion": "x"}}),
+            "preconditions.resourceVersion",
+        ),
+        (json!({"precondition": {"uid": "x"}}), "precondition"),
+        (json!({"gracePeriodSeconds": "x"}), "gracePeriodSeconds"),
+        (json!({"gracePeriodSeconds": -1}), "gracePeriodSeconds"),
+        (json!({"dryRun": "All"}), "dryRun"),
+    ] {
+        let answer = server.send(request("DELETE", &path, Some(&options))).await;
+        let message = answer.refused(400, "BadRequest");
+        assert!(message.contains(field), "{message}");
+        assert_eq!(answer.blamed(), [field]);
+    }
+    server
+        .delete(&format!("{path}?gracePeriodSeconds=x"))
+        .await
+        .refused(400, "BadRequest");
+    assert_eq!(server.get(&path).await.code, 200);
+    let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
+        "preconditions": null});
+    let answer = server.send(request("DELETE", &path, Some(&options))).await;
+    assert_eq!(answer.code, 200);
+}
+
+#[tokio::test]
 async fn a_delete_that_should_touch_other_objects_is_refused() {
     let server = Server::new();
     server.made(CLAIMS, &claim("web")).await;

@@ -161,6 +161,28 @@ async fn paths_and_methods_that_do_not_exist_are_answered_with_a_status() {
     }
 }
 
+#[tokio::test]
+async fn a_path_with_a_namespace_that_cannot_be_is_refused_with_its_name() {
+    let server = Server::new();
+    for (namespace, shown) in [("A_B", "`A_B`"), ("%2e%2e", "`..`"), ("a%2fb", "`a/b`")] {
+        let claims = CLAIMS.replace("team-a", namespace);
+        let object = format!("{claims}/web");
+        for answer in [
+            server.get(&claims).await,
+            server.get(&format!("{claims}?watch=1")).await,
+            server.post(&claims, &claim("web")).await,
+            server.get(&object).await,
+            server.put(&object, &claim("web")).await,
+            server.patch(&object, &json!({})).await,
+            server.delete(&object).await,
+        ] {
+            let message = answer.refused(400, "BadRequest");
+            assert!(message.contains(shown), "{message}");
+            assert_eq!(answer.blamed(), ["metadata.namespace"]);
+        }
+    }
+}
+
 /// A store whose every operation fails in one way.
 struct Broken(StoreError);
 

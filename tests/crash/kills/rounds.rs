@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use ipledger_tests::program::{Server, api, free_port, serve, wait_for};
 use ipledger_tests::random::Random;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::book::{NUMBER, Seen, Sort, TWIN, revision};
+use crate::book::{NUMBER, Seen, Sort, TWIN, objects, revision};
 use crate::load::{Acknowledged, Client, create_classes};
 use crate::place::Place;
 use crate::watcher::{Watcher, fold, uninterrupted};
@@ -105,7 +105,10 @@ impl Run<'_> {
     fn kill_while_starting(&mut self) {
         let mut server: Command = serve(free_port());
         self.place.on(&mut server);
-        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        server
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut server = server.spawn().unwrap();
         std::thread::sleep(Duration::from_millis(self.random.below(START) as u64));
         server.kill().unwrap();
@@ -173,11 +176,17 @@ impl Compared {
         let list = server.get(sort.path());
         let there = objects(&list);
         for client in &mut *clients {
-            client.book.compare(sort, &there).unwrap_or_else(|e| panic!("{e}"));
+            client
+                .book
+                .compare(sort, &there)
+                .unwrap_or_else(|e| panic!("{e}"));
         }
         for seen in there.values().filter(|s| s.number != 0) {
             let known = clients.iter().any(|c| c.book.knows(sort, &seen.name));
-            assert!(known || MARKERS.contains(&(sort, &seen.name)), "nobody made {seen:?}");
+            assert!(
+                known || MARKERS.contains(&(sort, &seen.name)),
+                "nobody made {seen:?}"
+            );
         }
 
         let from = self.revision;
@@ -185,7 +194,10 @@ impl Compared {
         self.revision = write_marker(server, sort, at);
         let told = watcher.take_up_to(self.revision);
         let whole = uninterrupted(server.address(), sort, from, self.revision);
-        assert_eq!(told, whole, "a watch that was broken and one that was not, from {from}");
+        assert_eq!(
+            told, whole,
+            "a watch that was broken and one that was not, from {from}"
+        );
         self.events += whole.len();
         let (before, after) = whole.split_at(whole.partition_point(|e| e.seen.revision <= at));
         fold(&mut self.objects, before);
@@ -195,14 +207,14 @@ impl Compared {
     }
 }
 
-fn objects(list: &Value) -> BTreeMap<String, Seen> {
-    let items = list["items"].as_array().unwrap().iter().map(Seen::read);
-    items.map(|seen| (seen.name.clone(), seen)).collect()
-}
-
 /// Writes to the marker of a sort; returns the revision.
 fn write_marker(server: &Server, sort: Sort, number: u64) -> u64 {
-    let [name] = MARKERS.iter().filter(|m| m.0 == sort).map(|m| m.1).collect::<Vec<_>>()[..] else {
+    let [name] = MARKERS
+        .iter()
+        .filter(|m| m.0 == sort)
+        .map(|m| m.1)
+        .collect::<Vec<_>>()[..]
+    else {
         panic!("no marker of {sort:?}");
     };
     let number = number.to_string();
@@ -220,7 +232,8 @@ fn wait_until_at_rest(server: &Server) {
         let list = server.get(Sort::Claim.path());
         let claims = list["items"].as_array().unwrap();
         claims.iter().all(|claim| {
-            let served = claim["spec"]["className"] != "range" || claim["status"]["phase"] == "Bound";
+            let served =
+                claim["spec"]["className"] != "range" || claim["status"]["phase"] == "Bound";
             served && claim["metadata"]["deletionTimestamp"].is_null()
         })
     });

@@ -14,13 +14,22 @@ pub(super) struct Record {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    Write { offset: usize, data: Vec<u8> },
-    Truncate { length: usize },
+    Write {
+        offset: usize,
+        data: Vec<u8>,
+    },
+    Truncate {
+        length: usize,
+    },
     /// Everything before this place in the journal is on the disk.
-    Sync { began: u64 },
+    Sync {
+        began: u64,
+    },
     Create,
     Unlink,
-    Rename { to: String },
+    Rename {
+        to: String,
+    },
 }
 
 pub(super) fn read(path: &Path) -> Vec<Record> {
@@ -30,8 +39,6 @@ pub(super) fn read(path: &Path) -> Vec<Record> {
 fn parse(bytes: &[u8]) -> Vec<Record> {
     let mut records = Vec::new();
     let mut left = bytes;
-    // A server that is killed may leave the begin of a record. What it is about was done, but not
-    // synced, or the record would not be the last one.
     while let Some((record, rest)) = next(left) {
         let end = (bytes.len() - rest.len()) as u64;
         records.push(Record { end, ..record });

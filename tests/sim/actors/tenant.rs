@@ -1,5 +1,5 @@
 use ipledger_core::api::{
-    ClaimFamily, ClaimPhase, IPAddressClaim, IPAddressClaimSpec, names,
+    ClaimFamily, ClaimPhase, IPAddress, IPAddressClaim, IPAddressClaimSpec, Key, names,
 };
 use ipledger_core::net::Ip;
 use ipledger_core::store::{Part, Preconditions};
@@ -51,19 +51,19 @@ pub(super) fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option
         return ledger.add(Who::Tenant, &claim).then_some(said);
     };
     match rng.below(10) {
-        0..=3 => {
+        0 | 1 => {
             let done = ledger.delete(Who::Tenant, &key, &Preconditions::default()).is_ok();
             (done && !claim.metadata.is_deleting()).then(|| format!("deletes {key}"))
         }
         // The server lets nobody change the spec of a claim that is bound (R9).
-        4..=6 if !matches!(claim.phase(), Some(ClaimPhase::Bound | ClaimPhase::Lost)) => {
+        2 | 3 if !matches!(claim.phase(), Some(ClaimPhase::Bound | ClaimPhase::Lost)) => {
             let next = spec(universe, ledger, rng);
             let said = format!("edits {key}: {next:?}");
             ledger
                 .edit(Who::Tenant, &key, Part::Main, |c: &mut IPAddressClaim| c.spec = next)
                 .then_some(said)
         }
-        7 => {
+        4 => {
             let (what, value) = *rng.pick(&[
                 (names::PROVISIONER, None),
                 (names::PROVISIONER, Some("nobody.example.com")),
@@ -89,6 +89,9 @@ pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     if rng.chance(500) {
         return None;
     }
+    if rng.chance(200) {
+        return wipe_all(ledger);
+    }
     let claim = one_of(rng, ledger.oracle().claims.values(), |_| true)?;
     let key = claim.key();
     if rng.chance(500) {
@@ -100,4 +103,17 @@ pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
         c.metadata.finalizers.clear();
     });
     stripped.then(|| format!("takes the finalizers off {key}"))
+}
+
+/// As a restore without the status of anything does.
+fn wipe_all(ledger: &Ledger) -> Option<String> {
+    let claims: Vec<Key> = ledger.oracle().claims.keys().cloned().collect();
+    for key in &claims {
+        ledger.edit(Who::Vandal, key, Part::Status, |c: &mut IPAddressClaim| c.status = None);
+    }
+    let addresses: Vec<Key> = ledger.oracle().addresses.values().map(IPAddress::key).collect();
+    for key in &addresses {
+        ledger.edit(Who::Vandal, key, Part::Status, |a: &mut IPAddress| a.status = None);
+    }
+    Some("wipes every status".to_owned())
 }

@@ -8,7 +8,8 @@ use ipledger_core::api::{
 use ipledger_core::net::Ip;
 
 use super::{
-    Oracle, Verb, Written, family_of, has_derived_name, holder, is_decided, is_extra, is_parked,
+    Oracle, Verb, Written, family_of, has_derived_name, holder, is_decided, is_extra, is_given_up,
+    is_parked,
     reports, says_held_by, serves,
 };
 use crate::ledger::Who;
@@ -38,12 +39,16 @@ impl Oracle {
             if live.is_some() {
                 out.push(format!("{} is released while its claim lives", w.key));
             }
+            if now.spec.claim_ref.is_some() && holder(now).is_empty() {
+                out.push(format!("{} is released for the next claim of its name (R4)", w.key));
+            }
             self.not_reported(w, "released", out);
         }
         let pair = (uid.to_owned(), before.metadata.uid.clone());
         let again = says_held_by(now, uid) && !says_held_by(before, uid);
         let wiped = self.history.wiped.contains(&before.metadata.uid);
-        if again && live.is_none() && !wiped && self.history.given_up.contains(&pair) {
+        let given_up = is_given_up(before) && self.history.given_up.contains(&pair);
+        if again && given_up && live.is_none() && !wiped {
             out.push(format!("{} was given up and is bound to a dead claim again", w.key));
         }
         self.claim_ref_step(w, before, now, out);

@@ -6,7 +6,8 @@
  * POWERCUT_FOLDER   the folder; everything else is left alone
  * POWERCUT_JOURNAL  the journal, outside of the folder; it is appended to
  * POWERCUT_REFUSE   a file; while it holds a number, whatever would change the folder fails with
- *                   that errno, as on a volume that has become read-only (30) or broken (5)
+ *                   that errno, as on a volume that has become read-only (30) or broken (5); with
+ *                   a negative number the program ends there, between two records
  *
  * A record of the journal, in the byte order of the machine: what (4 bytes), length of the name
  * (4), offset (8), length of the data (8), name, data. Names are relative to the folder.
@@ -154,7 +155,12 @@ static int refused(void)
     if (read(fd, text, sizeof text - 1) < 0)
         text[0] = 0;
     close(fd);
-    return atoi(text);
+    int number = atoi(text);
+    if (number < 0) {
+        pthread_mutex_lock(&lock);
+        _exit(1);
+    }
+    return number;
 }
 
 /* Adds a record; the lock is held. */

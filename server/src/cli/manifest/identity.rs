@@ -113,7 +113,10 @@ pub(super) fn metadata_errors(node: &Node) -> Vec<FieldError> {
 
 fn quotes_needed(path: &str, node: &Node) -> FieldError {
     let advice = match &node.tree {
-        Tree::Scalar(value) => format!("; write it in quotes: \"{value}\""),
+        Tree::Scalar(value) => {
+            let written = node.written.clone().unwrap_or_else(|| value.to_string());
+            format!("; write it in quotes: \"{written}\"")
+        }
         Tree::List(_) | Tree::Map(_) => String::new(),
     };
     FieldError::new(

@@ -281,6 +281,23 @@ fn an_annotation_that_is_no_text_is_reported_with_the_quotes_that_it_needs() {
 }
 
 #[test]
+fn the_quotes_go_around_what_is_written() {
+    let text = format!("{GOOD}  annotations:\n    a: 1.50\n    b: 0x1F\n    c: yes\n");
+    let errors = errors(&text);
+    assert_eq!(errors.len(), 2, "`yes` is text: {errors:?}");
+    assert!(errors[0].ends_with("in quotes: \"1.50\""), "{errors:?}");
+    assert!(errors[1].ends_with("in quotes: \"0x1F\""), "{errors:?}");
+}
+
+#[test]
+fn what_only_a_server_writes_is_no_error() {
+    let given = "  uid: u-1\n  resourceVersion: \"7\"\n  generation: 3\n  managedFields: [{manager: x}]\n  \
+                 creationTimestamp: 2024-01-01T00:00:00Z\n  deletionTimestamp: 2024-01-01T00:00:00Z\n\
+                 status: {phase: Bound}\n";
+    assert_eq!(errors(&format!("{GOOD}{given}")), Vec::<String>::new());
+}
+
+#[test]
 fn a_name_that_is_no_text_is_reported() {
     let (error, _) = error(&GOOD.replace("good", "7"));
     assert!(

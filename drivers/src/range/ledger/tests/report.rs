@@ -105,3 +105,60 @@ fn repeating_a_report_changes_nothing() {
     let again = ledger.report("c").unwrap().status(Timestamp::from_unix(99));
     assert_eq!(Some(again), reported.status);
 }
+
+/// 1,400 classes of 16 addresses each, none shared.
+fn many() -> Ledger {
+    let of = |n: u32| format!("10.0.{}.{}/28", n / 16, n % 16 * 16);
+    let classes = (0..1_400).map(|n| class(&format!("n{n:04}"), json!({"addresses": [of(n)]})));
+    started(&classes.map(|class| class.seen()).collect::<Vec<_>>())
+}
+
+fn classes(names: &[&str]) -> BTreeSet<RangeKey> {
+    names
+        .iter()
+        .map(|name| RangeKey::Class((*name).to_owned()))
+        .collect()
+}
+
+#[test]
+fn an_edit_among_many_classes_wakes_those_whose_addresses_it_shares_or_shared() {
+    let mut ledger = many();
+    let mut edit =
+        |addresses: &str| ledger.observe(&class("n0700", json!({"addresses": [addresses]})).seen());
+    assert_eq!(edit("10.9.0.0/28"), classes(&["n0700"]));
+    assert_eq!(
+        edit("10.0.0.15-10.0.0.16"),
+        classes(&["n0000", "n0001", "n0700"])
+    );
+    assert_eq!(edit("nonsense"), classes(&["n0000", "n0001", "n0700"]));
+    assert_eq!(edit("10.0.0.0/8").len(), 1_400);
+    assert_eq!(edit("10.9.0.0/28").len(), 1_400);
+}
+
+#[test]
+fn an_address_among_many_classes_wakes_those_that_have_it() {
+    let mut ledger = many();
+    let shared = class("shared", json!({"addresses": ["10.0.0.0-10.0.1.0"]}));
+    assert_eq!(ledger.observe(&shared.seen()).len(), 18);
+    let keys = ledger.observe(&held("10.0.0.18", "other").seen());
+    assert_eq!(keys, classes(&["n0001", "shared"]));
+}
+
+#[test]
+fn a_class_names_the_oldest_of_those_that_share_with_it() {
+    let of = |addresses: &str| json!({"addresses": [addresses]});
+    let mut ledger = started(&[
+        class("a", of("10.0.0.0/24")).seen(),
+        class("b", of("10.0.1.0/24")).seen(),
+        class("c", of("10.0.0.250-10.0.1.5")).seen(),
+        class("d", of("10.0.0.251")).seen(),
+    ]);
+    let older = |ledger: &Ledger, name: &str| ledger.report(name).unwrap().older;
+    assert_eq!(older(&ledger, "a"), None);
+    assert_eq!(older(&ledger, "b"), None);
+    assert_eq!(older(&ledger, "c").as_deref(), Some("a"));
+    assert_eq!(older(&ledger, "d").as_deref(), Some("a"));
+    ledger.observe(&class("a", of("10.7.0.0/24")).seen());
+    assert_eq!(older(&ledger, "c").as_deref(), Some("b"));
+    assert_eq!(older(&ledger, "d").as_deref(), Some("c"));
+}

@@ -1,0 +1,81 @@
+//! Reads an export and refuses what is no whole one, before anything is written.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use ipledger_core::api::{Object, Timestamp};
+use ipledger_core::store::rules::{self, Birth};
+
+use crate::cli::exit::CliError;
+use crate::cli::export::{Header, VERSION};
+
+/// The objects of an export, what others refer to first. Objects that are marked for deletion and
+/// that nothing holds any more are gone.
+///
+/// # Errors
+/// The file cannot be read or is no whole export; the line is named.
+pub(super) fn read(path: &Path) -> Result<Vec<Object>, CliError> {
+    let refuse =
+        |line: usize, reason: &str| CliError::Usage(format!("{}:{line}: {reason}", path.display()));
+    let file = File::open(path)
+        .map_err(|e| CliError::Usage(format!("{} cannot be read: {e}", path.display())))?;
+    let mut lines = (1..).zip(BufReader::new(file).lines());
+    let not_one = "this is no export of ipledger; make one with `ipledger export -o FILE`";
+    let first = match lines.next() {
+        Some((_, Ok(line))) => line,
+        _ => return Err(refuse(1, not_one)),
+    };
+    let header: Header = serde_json::from_str(&first).map_err(|_| refuse(1, not_one))?;
+    if header.ipledger_export != VERSION {
+        let newer = "this export was made by a newer version; import it with that one";
+        return Err(refuse(1, newer));
+    }
+    let mut objects = Vec::new();
+    let mut seen = BTreeMap::new();
+    let mut count = 0;
+    for (line, text) in lines {
+        let text = text.map_err(|e| refuse(line, &e.to_string()))?;
+        let object: Object =
+            serde_json::from_str(&text).map_err(|e| refuse(line, &e.to_string()))?;
+        count += 1;
+        let key = object.key();
+        if let Some(first) = seen.insert(key.clone(), line) {
+            return Err(refuse(
+                line,
+                &format!("{key} stands in line {first} already"),
+            ));
+        }
+        let metadata = &object.metadata;
+        if metadata.is_deleting() && metadata.finalizers.is_empty() {
+            continue;
+        }
+        check_form(&object).map_err(|reason| refuse(line, &reason))?;
+        objects.push(object);
+    }
+    if count != header.objects {
+        let reason = format!(
+            "{count} of {} objects are here; the file is not whole, export again",
+            header.objects
+        );
+        return Err(refuse(count + 1, &reason));
+    }
+    objects.sort_by_cached_key(Object::key);
+    Ok(objects)
+}
+
+/// Whether a store takes the object at all.
+fn check_form(object: &Object) -> Result<(), String> {
+    let given = Object {
+        metadata: super::remap::given(&object.metadata),
+        ..object.clone()
+    };
+    let birth = Birth {
+        uid: String::new(),
+        now: Timestamp::from_unix(0),
+    };
+    rules::create(given, birth)
+        .map(|_| ())
+        .map_err(|e| e.to_string())
+}
