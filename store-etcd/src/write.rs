@@ -90,15 +90,18 @@ impl Inner {
                 key: key.clone(),
                 reason: format!("it was created, but its revision could not be read: {e}"),
             })?;
-        Ok(
-            match raw.map(|raw| Value::read(&key, raw.revision, &raw.value)) {
-                Some(Value::Object(current)) if current.metadata.uid == object.metadata.uid => {
-                    Arc::unwrap_or_clone(current)
-                }
-                // It is gone already.
-                _ => object,
-            },
-        )
+        // Only what is there exactly as it was created shows the revision of the creation.
+        if let Some(raw) = raw
+            && let Value::Object(current) = Value::read(&key, raw.revision, &raw.value)
+            && at(object.clone(), raw.revision) == *current
+        {
+            return Ok(Arc::unwrap_or_clone(current));
+        }
+        Err(StoreError::OutcomeUnknown {
+            key,
+            reason: "it was created, and changed or deleted before its revision could be read"
+                .to_owned(),
+        })
     }
 
     pub(crate) async fn update(

@@ -1,8 +1,8 @@
 //! Opening a file: every way in which it can be the wrong one is told apart, and a file that is not
 //! ours is not touched.
 
-use std::fs::OpenOptions;
-use std::io::ErrorKind;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -181,7 +181,7 @@ pub(crate) async fn open_with(
 
 async fn attempt(path: &Path, options: &Options, steps: &[&str]) -> Result<Opened, OpenError> {
     let fail = |e: sqlx::Error| failure(path, &e);
-    if look(path)? == Content::Something {
+    if look(path)? == Content::Something && !is_unfinished(path) {
         let mut probe = connect_options(path, Duration::ZERO)
             .read_only(true)
             .connect()
@@ -205,6 +205,20 @@ async fn attempt(path: &Path, options: &Options, steps: &[&str]) -> Result<Opene
         writer,
         revision,
     })
+}
+
+/// Whether whoever began to make this database was cut off before it held anything: the rollback
+/// journal beside it takes the file back to no pages at all, as soon as it is opened for writing. (On
+/// a connection that cannot write, SQLite refuses such a file. Ours has no journal later.)
+fn is_unfinished(path: &Path) -> bool {
+    /// https://www.sqlite.org/fileformat.html, section 3.
+    const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    let mut header = [0; 20];
+    let read = File::open(journal).and_then(|mut file| file.read_exact(&mut header));
+    let pages_before = header.last_chunk::<4>();
+    read.is_ok() && header.starts_with(&MAGIC) && pages_before == Some(&[0; 4])
 }
 
 /// What a file holds.
