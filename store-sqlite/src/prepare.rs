@@ -11,7 +11,7 @@ use sqlx::{Error, Row as _};
 
 use crate::batch::{Batch, Change, Done, Request, Row, Surroundings};
 use crate::options::Options;
-use crate::read::{Counters, kind_named, number, stored};
+use crate::read::{self, Counters, kind_named, number, stored};
 use crate::schema::{self, ManyRows};
 
 /// One write of a batch.
@@ -42,8 +42,6 @@ impl Decided {
 pub(crate) struct Prepared {
     pub(crate) decided: Vec<Decided>,
     pub(crate) changes: Vec<Change>,
-    /// The counters after the batch, for [`schema::SET_COUNTERS_AND_COMMIT`].
-    pub(crate) counters: String,
     /// The revision before the batch.
     pub(crate) from: u64,
     /// The revision after it.
@@ -72,8 +70,8 @@ pub(crate) async fn prepare(
     options: &Options,
     requests: Vec<Request>,
 ) -> Result<Prepared, Error> {
-    let (counters, rows) = current(connection, &requests).await?;
-    let mut batch = Batch::new(counters.revision, rows);
+    let counters = read::counters(connection, None).await?;
+    let mut batch = Batch::new(counters.revision, current(connection, &requests).await?);
     let around = Surroundings {
         now: (options.now)(),
         max_object_bytes: options.max_object_bytes,
@@ -93,21 +91,21 @@ pub(crate) async fn prepare(
     if !batch.changes.is_empty() {
         put_events(connection, statements, &batch.changes, around.now.unix()).await?;
         put_objects(connection, statements, &batch).await?;
+        set_counters(connection, &after(&counters, &batch)).await?;
     }
     Ok(Prepared {
         decided,
-        counters: json!(after(&counters, &batch)).to_string(),
         from: counters.revision,
         to: batch.revision,
         changes: batch.changes,
     })
 }
 
-/// The counters, and the objects that exist of those that the requests are about, each read once.
+/// The objects that exist of those that the requests are about, each read once.
 async fn current(
     connection: &mut SqliteConnection,
     requests: &[Request],
-) -> Result<(Counters, Vec<Row>), Error> {
+) -> Result<Vec<Row>, Error> {
     let keys: BTreeSet<Key> = requests.iter().map(Request::key).collect();
     let keys: Vec<_> = keys
         .iter()
@@ -117,14 +115,9 @@ async fn current(
         .bind(json!(keys).to_string())
         .fetch_all(connection)
         .await?;
-    let mut counters = Counters::default();
     let mut found = Vec::with_capacity(rows.len());
     for row in &rows {
-        let Some(kind) = row.try_get(0)? else {
-            counters.set(row.try_get(2)?, number(row, 5)?, None);
-            continue;
-        };
-        let Some(kind) = kind_named(kind) else {
+        let Some(kind) = kind_named(row.try_get(0)?) else {
             continue;
         };
         found.push(Row {
@@ -139,7 +132,7 @@ async fn current(
             body: row.try_get(6)?,
         });
     }
-    Ok((counters, found))
+    Ok(found)
 }
 
 async fn put_events(

@@ -33,32 +33,7 @@ pub(crate) struct Counters {
     pub(crate) compacted_of_kind: u64,
 }
 
-/// Those of a new file.
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters {
-            revision: 1,
-            compacted: 1,
-            history_bytes: 0,
-            of_kind: 1,
-            compacted_of_kind: 0,
-        }
-    }
-}
-
 impl Counters {
-    /// Takes a counter in by its name, one that is not known as that of what compaction removed of
-    /// the kind.
-    pub(crate) fn set(&mut self, name: &str, value: u64, kind: Option<Kind>) {
-        match name {
-            schema::REVISION => self.revision = value,
-            schema::COMPACTED => self.compacted = value,
-            schema::HISTORY_BYTES => self.history_bytes = value,
-            name if kind.is_some_and(|k| k.name() == name) => self.of_kind = value,
-            _ => self.compacted_of_kind = value,
-        }
-    }
-
     /// Whether everything after a revision is in the history.
     ///
     /// # Errors
@@ -115,9 +90,22 @@ pub(crate) async fn counters(
         .bind(kind.map(Kind::name))
         .fetch_all(connection)
         .await?;
-    let mut counters = Counters::default();
+    let mut counters = Counters {
+        revision: 1,
+        compacted: 1,
+        history_bytes: 0,
+        of_kind: 1,
+        compacted_of_kind: 0,
+    };
     for row in rows {
-        counters.set(row.try_get(0)?, number(&row, 1)?, kind);
+        let value = number(&row, 1)?;
+        match row.try_get::<&str, _>(0)? {
+            schema::REVISION => counters.revision = value,
+            schema::COMPACTED => counters.compacted = value,
+            schema::HISTORY_BYTES => counters.history_bytes = value,
+            name if kind.is_some_and(|k| k.name() == name) => counters.of_kind = value,
+            _ => counters.compacted_of_kind = value,
+        }
     }
     Ok(counters)
 }

@@ -81,11 +81,6 @@ pub(crate) const SET_COUNTERS: &str = "INSERT INTO counters (name, value) \
      SELECT key, value FROM json_each(?1) WHERE true \
      ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
-/// The same as the last statement of a transaction.
-pub(crate) const SET_COUNTERS_AND_COMMIT: &str = "INSERT INTO counters (name, value) \
-     SELECT key, value FROM json_each(?1) WHERE true \
-     ON CONFLICT (name) DO UPDATE SET value = excluded.value; COMMIT";
-
 /// One object by kind, namespace and name.
 pub(crate) const GET: &str = "SELECT namespace, name, revision, body FROM objects \
      WHERE kind = ?1 AND namespace = ?2 AND name = ?3";
@@ -129,12 +124,8 @@ pub(crate) const EVENTS_OF_KIND: &str = "SELECT revision, kind, op, namespace, n
 pub(crate) const EVENTS: &str = "SELECT revision, kind, op, namespace, name, body, before FROM events \
      WHERE revision > ?1 AND revision <= ?2 ORDER BY revision";
 
-/// The counters as rows without a kind, name and value in the places of name and revision, and the
-/// objects of `?1`, a JSON array of `[kind, namespace, name]`. One statement, because each costs more
-/// by its way to the thread of the connection and back than by what it does.
-pub(crate) const CURRENT: &str = "SELECT NULL, '', name, 0, '', value, '' FROM counters \
-     WHERE name IN ('revision', 'compacted', 'history_bytes') \
-     UNION ALL SELECT o.kind, o.namespace, o.name, o.id, o.uid, o.revision, o.body \
+/// `?1`: a JSON array of `[kind, namespace, name]`.
+pub(crate) const CURRENT: &str = "SELECT o.kind, o.namespace, o.name, o.id, o.uid, o.revision, o.body \
      FROM json_each(?1) AS k CROSS JOIN objects AS o \
      ON o.kind = k.value ->> 0 AND o.namespace = k.value ->> 1 AND o.name = k.value ->> 2";
 

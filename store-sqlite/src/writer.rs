@@ -15,8 +15,7 @@ use crate::batch::{Done, Request};
 use crate::compact::Compactor;
 use crate::error::{Fault, unavailable};
 use crate::prepare::{Prepared, Statements, prepare};
-use crate::schema;
-use crate::session::Session;
+use crate::session::{Session, run};
 use crate::shared::Shared;
 
 /// How many writes share one transaction at most.
@@ -168,7 +167,6 @@ impl Writer {
         let Prepared {
             decided,
             changes,
-            counters,
             from,
             to,
         } = prepared;
@@ -184,8 +182,7 @@ impl Writer {
             self.session.roll_back().await;
             return Err(lost.into());
         }
-        let commit = sqlx::query(schema::SET_COUNTERS_AND_COMMIT).bind(counters);
-        if let Err(e) = commit.execute(connection).await {
+        if let Err(e) = run(connection, "COMMIT").await {
             self.session.roll_back().await;
             if Fault::of(&e).is_certain_at_commit() {
                 return Err(shared.fail(&e));
