@@ -27,7 +27,8 @@ trait SmallDisk {
     }
 }
 
-/// A volume of 4 MiB in memory. It is mounted for one process and its children only, which ends
+/// A volume of 16 MiB in memory, of which a filler leaves three: what is given back must be enough for
+/// everything that waits. It is mounted for one process and its children only, which ends
 /// with the test, and the volume with it.
 struct Volume {
     holder: Child,
@@ -40,7 +41,7 @@ impl Volume {
         let mounted_on = tempfile::tempdir().unwrap();
         let mut holder = Command::new("unshare")
             .args(["--mount", "sh", "-c"])
-            .arg(r#"mount -t tmpfs -o size=4m tmpfs "$0" && echo mounted && exec cat"#)
+            .arg(r#"mount -t tmpfs -o size=16m tmpfs "$0" && echo mounted && exec cat"#)
             .arg(mounted_on.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -53,7 +54,7 @@ impl Volume {
         if line.is_empty() {
             return None;
         }
-        std::fs::write(volume.filler(), vec![0; 1 << 20]).unwrap();
+        std::fs::write(volume.filler(), vec![0; 13 << 20]).unwrap();
         Some(volume)
     }
 
