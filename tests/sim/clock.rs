@@ -46,7 +46,12 @@ impl Time {
 
     /// The next moment that a sleeper waits for.
     pub fn next_alarm(&self) -> Option<Duration> {
-        self.0.alarms.lock().unwrap().first_key_value().map(|(at, _)| *at)
+        self.0
+            .alarms
+            .lock()
+            .unwrap()
+            .first_key_value()
+            .map(|(at, _)| *at)
     }
 
     fn set_alarm(&self, at: Duration) {
@@ -74,7 +79,10 @@ pub struct ProcessClock {
 impl ProcessClock {
     /// A clock that is right.
     pub fn new(time: Time) -> Arc<ProcessClock> {
-        Arc::new(ProcessClock { time, skew: AtomicI64::new(0) })
+        Arc::new(ProcessClock {
+            time,
+            skew: AtomicI64::new(0),
+        })
     }
 
     /// Puts the wall clock off by so many seconds.
@@ -94,8 +102,12 @@ impl Clock for ProcessClock {
     }
 
     async fn sleep(&self, duration: Duration) {
-        Sleep { until: self.time.now().saturating_add(duration), time: self.time.clone(), set: false }
-            .await;
+        Sleep {
+            until: self.time.now().saturating_add(duration),
+            time: self.time.clone(),
+            set: false,
+        }
+        .await;
     }
 }
 

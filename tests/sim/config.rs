@@ -120,7 +120,11 @@ impl Config {
         if third.is_some() {
             classes.push(THIRD);
         }
-        let ranges = if rng.chance(500) { rng.between(1, 3) } else { 0 };
+        let ranges = if rng.chance(500) {
+            rng.between(1, 3)
+        } else {
+            0
+        };
         if ranges > 0 {
             classes.push(RANGE);
         }
@@ -167,5 +171,18 @@ impl Config {
             delivery_rate: *rng.pick(&[4, 15, 40]),
             page: *rng.pick(&[1, 3, 500]),
         }
+    }
+
+    /// As `of`, for a script: the people do nothing, and only our own processes are at work, because
+    /// what others do depends on the moment.
+    pub fn for_script(rng: &mut Rng) -> Config {
+        let mut config = Config::of(rng);
+        config.third = None;
+        config.ranges = 1;
+        config.drivers_survive = true;
+        config.act_rate = 0;
+        config.busy_act_rate = 0;
+        config.fault_rate = config.fault_rate.max(30);
+        config
     }
 }

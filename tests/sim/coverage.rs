@@ -38,12 +38,17 @@ impl Coverage {
     /// A write is asked for: remembers of which plan it is.
     pub fn asked(&mut self, who: Who, op: &Op, oracle: &Oracle) {
         if op.index == 0 && op.request.is_write() {
-            self.plans.insert(op.caller.pass, plan(who, &op.request, oracle));
+            self.plans
+                .insert(op.caller.pass, plan(who, &op.request, oracle));
         }
     }
 
     pub fn fault(&mut self, fault: Fault, op: &Op) {
-        if let Some(plan) = self.plans.get(&op.caller.pass).filter(|_| op.request.is_write()) {
+        if let Some(plan) = self
+            .plans
+            .get(&op.caller.pass)
+            .filter(|_| op.request.is_write())
+        {
             *self.faults.entry((plan, op.index, fault)).or_default() += 1;
         }
     }
@@ -100,17 +105,26 @@ fn plan(who: Who, first: &Request, oracle: &Oracle) -> &'static str {
     }
     let key = first.key();
     if key.kind == Kind::IPAddressClaim {
-        let deleting = oracle.claims.get(&key).is_some_and(|c| c.metadata.is_deleting());
+        let deleting = oracle
+            .claims
+            .get(&key)
+            .is_some_and(|c| c.metadata.is_deleting());
         return if deleting { "reclaim" } else { "bind" };
     }
-    let Some(before) = oracle.addresses.get(&key.name) else { return "keep an address" };
+    let Some(before) = oracle.addresses.get(&key.name) else {
+        return "keep an address";
+    };
     let claim_ref = before.spec.claim_ref.as_ref();
     let claim = claim_ref.and_then(|r| oracle.claims.get(&r.key()));
     if claim.is_some_and(|c| c.metadata.is_deleting()) {
         return "reclaim";
     }
-    let Request::Update(object, part) = first else { return "safety net" };
-    let Ok(after) = IPAddress::from_object(object) else { return "keep an address" };
+    let Request::Update(object, part) = first else {
+        return "safety net";
+    };
+    let Ok(after) = IPAddress::from_object(object) else {
+        return "keep an address";
+    };
     let parked = |a: &IPAddress| a.metadata.annotation(names::PARKED_FOR).map(str::to_owned);
     match (claim_ref, after.spec.claim_ref.as_ref()) {
         (Some(_), None) | (Some(_), Some(_)) if claim.is_none() && is_reclaim(before, &after) => {

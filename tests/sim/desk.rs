@@ -28,7 +28,10 @@ pub enum Request {
 
 impl Request {
     pub fn is_write(&self) -> bool {
-        matches!(self, Request::Create(_) | Request::Update(..) | Request::Delete(..))
+        matches!(
+            self,
+            Request::Create(_) | Request::Update(..) | Request::Delete(..)
+        )
     }
 
     /// The object that it is about; the kind's name for those about many.
@@ -54,7 +57,9 @@ impl Answer {
     /// The answer to a request that failed like this.
     pub fn failure(request: &Request, error: StoreError) -> Answer {
         match request {
-            Request::Get(_) | Request::Create(_) | Request::Update(..) => Answer::Object(Err(error)),
+            Request::Get(_) | Request::Create(_) | Request::Update(..) => {
+                Answer::Object(Err(error))
+            }
             Request::List(..) => Answer::Page(Err(error)),
             Request::Barrier(_) => Answer::Revision(Err(error)),
             Request::Delete(..) => Answer::Deletion(Err(error)),
@@ -131,7 +136,12 @@ impl Desk {
 
     /// The numbers of the requests for which this holds, oldest first.
     pub fn find(&self, wanted: impl Fn(&Op) -> bool) -> Vec<u64> {
-        self.lock().ops.iter().filter(|(_, op)| wanted(op)).map(|(id, _)| *id).collect()
+        self.lock()
+            .ops
+            .iter()
+            .filter(|(_, op)| wanted(op))
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     pub fn op(&self, id: u64) -> Op {
@@ -147,7 +157,9 @@ impl Desk {
     /// The caller goes on as if its outcome were unknown, while the request is still on its way.
     pub fn answer_and_abandon(&self, id: u64, answer: Answer) {
         let mut inner = self.lock();
-        let Some(op) = inner.ops.get_mut(&id) else { return };
+        let Some(op) = inner.ops.get_mut(&id) else {
+            return;
+        };
         let mut rest = op.clone();
         op.state = State::Answered(answer);
         rest.state = State::Abandoned;
@@ -171,8 +183,20 @@ impl Desk {
         }
         inner.last += 1;
         let id = inner.last;
-        inner.ops.insert(id, Op { caller, request, index, state: State::Asked });
-        Asking { desk: self.clone(), id, done: false }
+        inner.ops.insert(
+            id,
+            Op {
+                caller,
+                request,
+                index,
+                state: State::Asked,
+            },
+        );
+        Asking {
+            desk: self.clone(),
+            id,
+            done: false,
+        }
     }
 }
 
@@ -188,7 +212,11 @@ impl Future for Asking {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Answer> {
         let mut inner = self.desk.lock();
-        let Some(Op { state: State::Answered(answer), .. }) = inner.ops.get(&self.id) else {
+        let Some(Op {
+            state: State::Answered(answer),
+            ..
+        }) = inner.ops.get(&self.id)
+        else {
             return Poll::Pending;
         };
         let answer = answer.clone();
@@ -222,7 +250,9 @@ impl Drop for Asking {
 pub struct Client(pub Desk);
 
 fn wrong(answer: &Answer) -> StoreError {
-    StoreError::Internal { reason: format!("the simulated ledger answered {answer:?}") }
+    StoreError::Internal {
+        reason: format!("the simulated ledger answered {answer:?}"),
+    }
 }
 
 #[async_trait]
@@ -264,7 +294,9 @@ impl Store for Client {
 
     async fn watch(&self, _: Kind, _: &WatchOptions) -> Result<WatchStream, StoreError> {
         // The host of a process follows the ledger for it.
-        Err(StoreError::Internal { reason: "a pass does not watch".to_owned() })
+        Err(StoreError::Internal {
+            reason: "a pass does not watch".to_owned(),
+        })
     }
 
     async fn barrier(&self, kind: Kind) -> Result<Revision, StoreError> {

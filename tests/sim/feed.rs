@@ -25,7 +25,10 @@ enum State {
     /// The ledger was listed; the pages are on their way.
     Listed(Vec<ListPage>),
     /// A listing or an earlier stream was delivered.
-    Following { stream: WatchStream, next: Option<WatchEvent> },
+    Following {
+        stream: WatchStream,
+        next: Option<WatchEvent>,
+    },
 }
 
 /// What a feed delivers.
@@ -38,7 +41,13 @@ pub enum Delivery {
 
 impl Feed {
     pub fn new(kind: Kind) -> Feed {
-        Feed { kind, state: State::Down, newest: Revision(0), last: None, stalled_until: 0 }
+        Feed {
+            kind,
+            state: State::Down,
+            newest: Revision(0),
+            last: None,
+            stalled_until: 0,
+        }
     }
 
     /// Whether a step of this feed would do something.
@@ -51,7 +60,9 @@ impl Feed {
     }
 
     fn fill(&mut self) {
-        let State::Following { stream, next } = &mut self.state else { return };
+        let State::Following { stream, next } = &mut self.state else {
+            return;
+        };
         if next.is_some() {
             return;
         }
@@ -71,7 +82,9 @@ impl Feed {
             State::Down => {
                 // The reflector refuses a listing that is older than what it has seen.
                 let old = old.filter(|p| p[0].revision >= self.newest);
-                let listed = old.cloned().unwrap_or_else(|| ledger.pages(self.kind, pages));
+                let listed = old
+                    .cloned()
+                    .unwrap_or_else(|| ledger.pages(self.kind, pages));
                 self.state = State::Listed(listed);
                 Delivery::Nothing
             }
@@ -124,6 +137,8 @@ impl Feed {
 
     /// The last event, to be delivered twice.
     pub fn repeated(&self) -> Option<WatchEvent> {
-        self.last.clone().filter(|_| matches!(self.state, State::Following { .. }))
+        self.last
+            .clone()
+            .filter(|_| matches!(self.state, State::Following { .. }))
     }
 }

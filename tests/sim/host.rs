@@ -26,7 +26,13 @@ pub trait Process {
     fn clock(&self) -> &Arc<ProcessClock>;
     fn feeds(&mut self) -> &mut [Feed];
     /// One step of the feed of this number.
-    fn feed_step(&mut self, feed: usize, ledger: &Ledger, pages: usize, old: Option<&Vec<ListPage>>);
+    fn feed_step(
+        &mut self,
+        feed: usize,
+        ledger: &Ledger,
+        pages: usize,
+        old: Option<&Vec<ListPage>>,
+    );
     /// Delivers the last event of the feed once more.
     fn feed_repeat(&mut self, feed: usize);
     /// Whether a pass could be started now.
@@ -101,7 +107,9 @@ impl<R: Reconciler> Host<R> {
     }
 
     fn is_synced(&self) -> bool {
-        self.feeds.iter().all(|f| self.progress.reached(f.kind).is_some())
+        self.feeds
+            .iter()
+            .all(|f| self.progress.reached(f.kind).is_some())
     }
 
     fn observe(&mut self, kind: Kind, changes: &[Change]) {
@@ -119,7 +127,11 @@ impl<R: Reconciler> Host<R> {
     fn finish(&mut self, key: R::Key, pass: Pass<R::Key>) {
         let now = self.clock.monotonic();
         let kinds = self.reconciler.kinds();
-        let wrote: Vec<_> = pass.wrote.into_iter().filter(|(k, _)| kinds.contains(k)).collect();
+        let wrote: Vec<_> = pass
+            .wrote
+            .into_iter()
+            .filter(|(k, _)| kinds.contains(k))
+            .collect();
         self.queue.hold(&key, &wrote);
         match pass.next {
             Next::Wait => self.queue.succeeded(&key),
@@ -184,7 +196,10 @@ impl<R: Reconciler> Process for Host<R> {
     }
 
     fn can_start(&mut self) -> bool {
-        let due = self.queue.next_deadline().is_some_and(|at| at <= self.clock.monotonic());
+        let due = self
+            .queue
+            .next_deadline()
+            .is_some_and(|at| at <= self.clock.monotonic());
         self.is_synced() && self.in_work.len() < self.workers && (due || !self.queue.is_empty())
     }
 
@@ -205,7 +220,10 @@ impl<R: Reconciler> Process for Host<R> {
         let mut done = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
         self.in_work.retain_mut(|work| {
-            self.desk.enter(Caller { process: self.number, pass: work.pass });
+            self.desk.enter(Caller {
+                process: self.number,
+                pass: work.pass,
+            });
             match work.future.as_mut().poll(&mut context) {
                 Poll::Pending => true,
                 Poll::Ready(pass) => {
@@ -234,11 +252,19 @@ impl<R: Reconciler> Process for Host<R> {
         self.in_work.clear();
         self.progress = Progress::new();
         let client = Arc::new(Client(self.desk.clone()));
-        self.reconciler =
-            Arc::new((self.make)(client, self.clock.clone(), self.progress.clone()));
+        self.reconciler = Arc::new((self.make)(
+            client,
+            self.clock.clone(),
+            self.progress.clone(),
+        ));
         self.mirror = Mirror::new();
         self.queue = WorkQueue::new();
-        self.feeds = self.reconciler.kinds().iter().map(|k| Feed::new(*k)).collect();
+        self.feeds = self
+            .reconciler
+            .kinds()
+            .iter()
+            .map(|k| Feed::new(*k))
+            .collect();
     }
 
     fn is_idle(&self) -> bool {

@@ -2,7 +2,7 @@
 //! revision of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
 use ipledger_core::api::{Key, Kind, Object, Resource, ResourceSpec};
@@ -39,7 +39,8 @@ pub struct Ledger {
 
 /// Everything in memory is ready at once.
 fn now<T>(work: impl Future<Output = T>) -> T {
-    work.now_or_never().expect("the in-memory store never waits")
+    work.now_or_never()
+        .expect("the in-memory store never waits")
 }
 
 impl Ledger {
@@ -49,12 +50,16 @@ impl Ledger {
             move || time.wall(0),
             move || format!("u{:04}", last.fetch_add(1, Ordering::Relaxed) + 1),
         );
-        Ledger { store, oracle: Arc::default() }
+        Ledger {
+            store,
+            oracle: Arc::default(),
+        }
     }
 
     /// What is known and found wrong.
     pub fn oracle(&self) -> MutexGuard<'_, Oracle> {
-        self.oracle.lock().unwrap()
+        // Readable also after a panic, for the report.
+        self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Carries a request out.
@@ -125,7 +130,8 @@ impl Ledger {
 
     /// Creates a typed object; false if that is refused.
     pub fn add<S: ResourceSpec>(&self, who: Who, resource: &Resource<S>) -> bool {
-        self.create(who, resource.to_object().expect("it can be written")).is_ok()
+        self.create(who, resource.to_object().expect("it can be written"))
+            .is_ok()
     }
 
     /// Changes a typed object as it is now; false if it is not there or nothing changes.
@@ -136,7 +142,9 @@ impl Ledger {
         part: Part,
         change: impl FnOnce(&mut Resource<S>),
     ) -> bool {
-        let Ok(object) = self.get(key) else { return false };
+        let Ok(object) = self.get(key) else {
+            return false;
+        };
         let mut resource = Resource::<S>::from_object(&object).expect("it is well-formed");
         change(&mut resource);
         let next = resource.to_object().expect("it can be written");
@@ -145,12 +153,17 @@ impl Ledger {
 
     /// Follows a kind from a revision on.
     pub fn watch(&self, kind: Kind, after: Revision) -> Result<WatchStream, StoreError> {
-        now(self.store.watch(kind, &WatchOptions::all(WatchFrom::After(after))))
+        now(self
+            .store
+            .watch(kind, &WatchOptions::all(WatchFrom::After(after))))
     }
 
     /// All objects of a kind as they are now, in pages.
     pub fn pages(&self, kind: Kind, limit: usize) -> Vec<ListPage> {
-        let mut options = ListOptions { limit: Some(limit), ..ListOptions::default() };
+        let mut options = ListOptions {
+            limit: Some(limit),
+            ..ListOptions::default()
+        };
         let mut pages = Vec::new();
         loop {
             let page = now(self.store.list(kind, &options)).expect("the history is long enough");

@@ -68,14 +68,27 @@ pub struct ThirdParty {
 /// The addresses that the parameters of a class list one by one.
 pub fn listed(class: &IPAddressClass) -> Vec<Ip> {
     let parameters = class.spec.parameters.as_ref();
-    let items = parameters.and_then(|p| p.get("addresses")).and_then(|a| a.as_array());
+    let items = parameters
+        .and_then(|p| p.get("addresses"))
+        .and_then(|a| a.as_array());
     let texts = items.into_iter().flatten().filter_map(|v| v.as_str());
     texts.filter_map(|text| Ip::parse(text).ok()).collect()
 }
 
 impl ThirdParty {
-    pub fn new(store: Arc<dyn Store>, manners: Manners, calm: Arc<AtomicBool>, rng: Rng) -> ThirdParty {
-        ThirdParty { store, manners, calm, rng: Mutex::new(rng), view: Mutex::default() }
+    pub fn new(
+        store: Arc<dyn Store>,
+        manners: Manners,
+        calm: Arc<AtomicBool>,
+        rng: Rng,
+    ) -> ThirdParty {
+        ThirdParty {
+            store,
+            manners,
+            calm,
+            rng: Mutex::new(rng),
+            view: Mutex::default(),
+        }
     }
 
     fn chance(&self, per_mille: u32) -> bool {
@@ -97,9 +110,11 @@ impl ThirdParty {
         }
         let uid = &claim.metadata.uid;
         let held = view.addresses.values().filter(|a| {
-            a.spec.claim_ref.as_ref().is_some_and(|r| {
-                r.key() == *key && (r.uid.is_empty() || r.uid == *uid)
-            }) && a.phase() != Some(AddressPhase::Lost)
+            a.spec
+                .claim_ref
+                .as_ref()
+                .is_some_and(|r| r.key() == *key && (r.uid.is_empty() || r.uid == *uid))
+                && a.phase() != Some(AddressPhase::Lost)
                 && !a.metadata.is_deleting()
                 && a.metadata.annotation(names::PARKED_FOR) != Some(uid)
                 && a.ip().is_some_and(|ip| ip.object_name() == a.metadata.name)
@@ -114,11 +129,14 @@ impl ThirdParty {
         let view = self.view.lock().unwrap();
         let taken: BTreeSet<Ip> = view.addresses.values().filter_map(|a| a.ip()).collect();
         let all = listed(class).into_iter();
-        all.filter(|ip| ip.family() == family && !taken.contains(ip)).collect()
+        all.filter(|ip| ip.family() == family && !taken.contains(ip))
+            .collect()
     }
 
     async fn serve(&self, key: &Key) -> Result<bool, StoreError> {
-        let Some((claim, class, missing)) = self.task(key) else { return Ok(true) };
+        let Some((claim, class, missing)) = self.task(key) else {
+            return Ok(true);
+        };
         let mut exhausted = false;
         'family: for family in missing {
             for ip in self.free(&class, family) {
@@ -131,7 +149,8 @@ impl ThirdParty {
             }
             exhausted = true;
         }
-        self.say(&claim, exhausted.then(|| class.metadata.name.clone())).await
+        self.say(&claim, exhausted.then(|| class.metadata.name.clone()))
+            .await
     }
 
     fn new_address(&self, ip: Ip, claim: &IPAddressClaim, class: &IPAddressClass) -> IPAddress {
@@ -141,15 +160,21 @@ impl ThirdParty {
         address.spec.address = ip.to_string();
         address.spec.class_name = class.metadata.name.clone();
         address.spec.reclaim_policy = class.spec.reclaim_policy;
-        let uid = if self.chance(self.manners.sets_uid) { claim.metadata.uid.clone() } else { String::new() };
+        let uid = if self.chance(self.manners.sets_uid) {
+            claim.metadata.uid.clone()
+        } else {
+            String::new()
+        };
         address.spec.claim_ref = Some(ClaimRef {
             namespace: claim.metadata.namespace.clone(),
             name: claim.metadata.name.clone(),
             uid,
             ..ClaimRef::default()
         });
-        address.spec.source =
-            Some(AddressSource { from_class: Some(Extra::new()), ..AddressSource::default() });
+        address.spec.source = Some(AddressSource {
+            from_class: Some(Extra::new()),
+            ..AddressSource::default()
+        });
         address
     }
 
@@ -165,7 +190,9 @@ impl ThirdParty {
             class,
             message: "no free address".to_owned(),
         });
-        let said = claim.provisioning_status().filter(|s| s.provisioner == NAME);
+        let said = claim
+            .provisioning_status()
+            .filter(|s| s.provisioner == NAME);
         if said == wanted {
             return Ok(true);
         }
@@ -175,12 +202,17 @@ impl ThirdParty {
             Some(text) => next.metadata.annotations.insert(annotation, text),
             None => next.metadata.annotations.remove(&annotation),
         };
-        self.store.update(next.to_object()?, Part::Main).await.map(|_| true)
+        self.store
+            .update(next.to_object()?, Part::Main)
+            .await
+            .map(|_| true)
     }
 
     async fn tear_down(&self, name: &str) -> Result<bool, StoreError> {
         let address = self.view.lock().unwrap().addresses.get(name).cloned();
-        let Some(address) = address else { return Ok(true) };
+        let Some(address) = address else {
+            return Ok(true);
+        };
         let protected = address.metadata.has_finalizer(names::ADDRESS_PROTECTION);
         if !address.metadata.is_deleting()
             || !address.metadata.has_finalizer(FINALIZER)
@@ -190,7 +222,10 @@ impl ThirdParty {
         }
         let mut next = IPAddress::clone(&address);
         next.metadata.remove_finalizer(FINALIZER);
-        self.store.update(next.to_object()?, Part::Main).await.map(|_| true)
+        self.store
+            .update(next.to_object()?, Part::Main)
+            .await
+            .map(|_| true)
     }
 }
 
@@ -240,12 +275,17 @@ impl Reconciler for ThirdParty {
             Ok(_) => Next::Wait,
             Err(e) => Next::Failed(e.to_string()),
         };
-        Pass { next, ..Pass::settled() }
+        Pass {
+            next,
+            ..Pass::settled()
+        }
     }
 
     fn all_keys(&self) -> Vec<Work> {
         let view = self.view.lock().unwrap();
         let claims = view.claims.keys().cloned().map(Work::Claim);
-        claims.chain(view.addresses.keys().cloned().map(Work::Address)).collect()
+        claims
+            .chain(view.addresses.keys().cloned().map(Work::Address))
+            .collect()
     }
 }

@@ -33,7 +33,11 @@ impl Trace {
             Request::Create(object) => format!("creates {}: {}", object.key(), gist(object, None)),
             Request::Update(object, part) => {
                 let at = object.revision().unwrap_or_default();
-                format!("writes {} at {at}: {}", object.key(), gist(object, Some(*part)))
+                format!(
+                    "writes {} at {at}: {}",
+                    object.key(),
+                    gist(object, Some(*part))
+                )
             }
             Request::Delete(key, p) => format!("deletes {key} {p:?}"),
         }
@@ -54,20 +58,35 @@ fn gist(object: &Object, part: Option<Part>) -> String {
             .unwrap_or_default(),
         (Kind::IPAddress, _) => IPAddress::from_object(object)
             .map(|a| {
-                let holder = a.spec.claim_ref.map(|r| format!("{}/{} {}", r.namespace, r.name, r.uid));
-                format!("{holder:?} {:?} {:?}", a.metadata.finalizers, a.metadata.annotations)
+                let holder = a
+                    .spec
+                    .claim_ref
+                    .map(|r| format!("{}/{} {}", r.namespace, r.name, r.uid));
+                format!(
+                    "{holder:?} {:?} {:?}",
+                    a.metadata.finalizers, a.metadata.annotations
+                )
             })
             .unwrap_or_default(),
         (Kind::IPAddressClaim, Some(Part::Status)) => IPAddressClaim::from_object(object)
             .map(|c| {
                 let s = c.status.unwrap_or_default();
-                let said: Vec<String> =
-                    s.conditions.iter().map(|c| format!("{}={}", c.type_, c.reason)).collect();
-                format!("{:?} {:?} lost {:?} {said:?}", s.phase, s.address_text, s.lost_addresses)
+                let said: Vec<String> = s
+                    .conditions
+                    .iter()
+                    .map(|c| format!("{}={}", c.type_, c.reason))
+                    .collect();
+                format!(
+                    "{:?} {:?} lost {:?} {said:?}",
+                    s.phase, s.address_text, s.lost_addresses
+                )
             })
             .unwrap_or_default(),
         (Kind::IPAddressClaim, _) => {
-            format!("{:?} {:?}", object.metadata.finalizers, object.metadata.annotations)
+            format!(
+                "{:?} {:?}",
+                object.metadata.finalizers, object.metadata.annotations
+            )
         }
         (Kind::IPAddressClass, _) => String::new(),
     }

@@ -98,6 +98,13 @@ pub(super) fn assign(view: &ClaimView, claim: &IPAddressClaim) -> Result<Assignm
         };
         slots.push((*family, slot));
     }
+    // A claim that was never wholly bound has nothing to lose (R5): without a status, only what it
+    // has or had of every family says that it was.
+    if !is_decided(claim) && slots.iter().any(|(_, s)| matches!(s, Slot::Missing)) {
+        for (_, slot) in slots.iter_mut().filter(|(_, s)| matches!(s, Slot::Lost(_))) {
+            *slot = Slot::Missing;
+        }
+    }
     Ok(Assignment { slots, fence })
 }
 

@@ -38,6 +38,15 @@ pub struct Facts {
     pub barriers: BTreeSet<Kind>,
 }
 
+impl Facts {
+    /// Forgets what was read of single objects.
+    pub fn forget_reads(&mut self) {
+        self.claims.clear();
+        self.addresses.clear();
+        self.classes.clear();
+    }
+}
+
 /// All that a plan for a claim may look at.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimView {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::cache::Around;
 use super::{Cache, Change, Clock, EventSink, Next, Pass, Progress, Reconciler};
 use crate::api::{Key, Kind, Resource, ResourceSpec};
 use crate::binding::{Facts, Need, Plan, Step, Write, address, claim};
@@ -101,8 +102,17 @@ impl Binder {
 
     /// Decides what a pass does, as far as the facts go, and keeps the addresses that it picks
     /// from other passes. `None`: a pick was lost to another pass.
-    fn step(&self, work: &Work, facts: &Facts) -> Option<(Step, Vec<String>)> {
+    fn step(
+        &self,
+        work: &Work,
+        facts: &mut Facts,
+        asked: &Option<Around>,
+    ) -> Option<(Step, Vec<String>)> {
         let mut cache = self.cache();
+        if asked.as_ref().is_some_and(|a| *a != cache.around(work)) {
+            facts.forget_reads();
+        }
+        let facts = &*facts;
         let step = match work {
             Work::Claim(key) => self.step_claim(&mut cache, key, facts),
             Work::Address(name) if cache.group_of(name).is_some() => Step::nothing(),
@@ -161,16 +171,33 @@ impl Binder {
     }
 
     /// Fetches what a decision needs.
-    async fn prove(&self, needs: Vec<Need>, facts: &mut Facts) -> Result<(), StoreError> {
+    ///
+    /// What is read proves something about what was known when it was asked for, and about nothing
+    /// that is observed later: `asked` records that state, and once it moves, all is read again.
+    async fn prove(
+        &self,
+        work: &Work,
+        needs: Vec<Need>,
+        facts: &mut Facts,
+        asked: &mut Option<Around>,
+    ) -> Result<(), StoreError> {
+        for need in &needs {
+            if let Need::Barrier(kind) = need {
+                let timeout = self.options.barrier_timeout;
+                self.progress
+                    .barrier(&*self.store, *kind, &*self.clock, timeout)
+                    .await?;
+                facts.barriers.insert(*kind);
+            }
+        }
+        let around = self.cache().around(work);
+        if asked.as_ref().is_some_and(|a| *a != around) {
+            facts.forget_reads();
+        }
+        *asked = Some(around);
         for need in needs {
             match need {
-                Need::Barrier(kind) => {
-                    let timeout = self.options.barrier_timeout;
-                    self.progress
-                        .barrier(&*self.store, kind, &*self.clock, timeout)
-                        .await?;
-                    facts.barriers.insert(kind);
-                }
+                Need::Barrier(_) => {}
                 Need::Read(key) => match key.kind {
                     Kind::IPAddressClaim => {
                         let claim = self.read(&key).await?;
@@ -266,16 +293,16 @@ impl Reconciler for Binder {
     }
 
     async fn reconcile(&self, work: &Work) -> Pass<Work> {
-        let mut facts = Facts::default();
+        let (mut facts, mut asked) = (Facts::default(), None);
         let mut pass = Pass::settled();
         // Each round proves what the last one asked for; a decision asks for little.
         for _ in 0..8 {
-            let Some((step, picks)) = self.step(work, &facts) else {
+            let Some((step, picks)) = self.step(work, &mut facts, &asked) else {
                 pass.next = Next::Again;
                 return pass;
             };
             let plan = match step {
-                Step::Need(needs) => match self.prove(needs, &mut facts).await {
+                Step::Need(needs) => match self.prove(work, needs, &mut facts, &mut asked).await {
                     Ok(()) => continue,
                     Err(e) => {
                         pass.next = Next::Failed(e.to_string());

@@ -20,7 +20,11 @@ pub(super) fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option
     }
 }
 
-pub(super) fn creates_address(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String> {
+pub(super) fn creates_address(
+    universe: &Universe,
+    ledger: &Ledger,
+    rng: &mut Rng,
+) -> Option<String> {
     let ip = *rng.pick(&universe.by_hand);
     let mut address = IPAddress::default();
     address.metadata.name = Ip::parse(ip).map_or("odd".to_owned(), Ip::object_name);
@@ -37,7 +41,11 @@ pub(super) fn creates_address(universe: &Universe, ledger: &Ledger, rng: &mut Rn
     }
     if rng.chance(250) {
         let key = rng.pick(&universe.claims);
-        let uid = ledger.oracle().claims.get(key).map(|c| c.metadata.uid.clone());
+        let uid = ledger
+            .oracle()
+            .claims
+            .get(key)
+            .map(|c| c.metadata.uid.clone());
         let uid = uid.filter(|_| rng.chance(400)).unwrap_or_default();
         address.spec.claim_ref = Some(ClaimRef {
             namespace: key.namespace.clone(),
@@ -46,12 +54,18 @@ pub(super) fn creates_address(universe: &Universe, ledger: &Ledger, rng: &mut Rn
             ..ClaimRef::default()
         });
         if rng.chance(300) {
-            address.metadata.annotations.insert(names::RESERVED.to_owned(), "true".to_owned());
+            address
+                .metadata
+                .annotations
+                .insert(names::RESERVED.to_owned(), "true".to_owned());
         }
     }
     let said = format!(
         "creates address {} {:?} of class {} for {:?}",
-        address.metadata.name, address.spec.reclaim_policy, address.spec.class_name, address.spec.claim_ref
+        address.metadata.name,
+        address.spec.reclaim_policy,
+        address.spec.class_name,
+        address.spec.claim_ref
     );
     ledger.add(Who::Admin, &address).then_some(said)
 }
@@ -60,7 +74,10 @@ pub(super) fn creates_address(universe: &Universe, ledger: &Ledger, rng: &mut Rn
 fn is_released(ledger: &Ledger, address: &IPAddress) -> bool {
     let oracle = ledger.oracle();
     let holder = address.spec.claim_ref.as_ref().and_then(|r| {
-        oracle.claims.get(&r.key()).filter(|c| c.metadata.uid == r.uid)
+        oracle
+            .claims
+            .get(&r.key())
+            .filter(|c| c.metadata.uid == r.uid)
     });
     address.phase() == Some(AddressPhase::Released) && holder.is_none()
 }
@@ -75,18 +92,29 @@ fn clears(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
             if let Some(r) = &mut a.spec.claim_ref {
                 r.uid.clear();
             }
-            a.metadata.annotations.insert(names::RESERVED.to_owned(), "true".to_owned());
+            a.metadata
+                .annotations
+                .insert(names::RESERVED.to_owned(), "true".to_owned());
         } else {
             a.spec.claim_ref = None;
         }
     });
-    done.then(|| format!("clears {} of {key}", if soft { "the uid" } else { "the claimRef" }))
+    done.then(|| {
+        format!(
+            "clears {} of {key}",
+            if soft { "the uid" } else { "the claimRef" }
+        )
+    })
 }
 
 fn deletes_address(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
-    let address = one_of(rng, ledger.oracle().addresses.values(), |a| !a.metadata.is_deleting())?;
+    let address = one_of(rng, ledger.oracle().addresses.values(), |a| {
+        !a.metadata.is_deleting()
+    })?;
     let key = address.key();
-    let done = ledger.delete(Who::Admin, &key, &Preconditions::default()).is_ok();
+    let done = ledger
+        .delete(Who::Admin, &key, &Preconditions::default())
+        .is_ok();
     done.then(|| format!("deletes {key}"))
 }
 
@@ -96,7 +124,9 @@ fn reserves(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     let reserve = !address.is_reserved();
     let done = ledger.edit(Who::Admin, &key, Part::Main, |a: &mut IPAddress| {
         if reserve {
-            a.metadata.annotations.insert(names::RESERVED.to_owned(), "true".to_owned());
+            a.metadata
+                .annotations
+                .insert(names::RESERVED.to_owned(), "true".to_owned());
         } else {
             a.metadata.annotations.remove(names::RESERVED);
         }
@@ -112,7 +142,9 @@ fn lets_serve(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     let key = address.key();
     let value = format!("{}{}", parked(&address)?, names::SERVE_SUFFIX);
     let done = ledger.edit(Who::Admin, &key, Part::Main, |a: &mut IPAddress| {
-        a.metadata.annotations.insert(names::PARKED_FOR.to_owned(), value);
+        a.metadata
+            .annotations
+            .insert(names::PARKED_FOR.to_owned(), value);
     });
     done.then(|| format!("lets {key} serve"))
 }
@@ -124,8 +156,9 @@ fn changes_policy(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
         ReclaimPolicy::Retain => ReclaimPolicy::Delete,
         ReclaimPolicy::Delete => ReclaimPolicy::Retain,
     };
-    let done = ledger
-        .edit(Who::Admin, &key, Part::Main, |a: &mut IPAddress| a.spec.reclaim_policy = policy);
+    let done = ledger.edit(Who::Admin, &key, Part::Main, |a: &mut IPAddress| {
+        a.spec.reclaim_policy = policy
+    });
     done.then(|| format!("makes {key} {policy:?}"))
 }
 
@@ -140,7 +173,9 @@ fn class_act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<Stri
     };
     match rng.below(4) {
         0 => {
-            let done = ledger.delete(Who::Admin, &key, &Preconditions::default()).is_ok();
+            let done = ledger
+                .delete(Who::Admin, &key, &Preconditions::default())
+                .is_ok();
             done.then(|| format!("deletes class {name}"))
         }
         1 | 2 => {
@@ -149,7 +184,9 @@ fn class_act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<Stri
                 if is_default {
                     c.metadata.annotations.remove(names::DEFAULT_CLASS);
                 } else {
-                    c.metadata.annotations.insert(names::DEFAULT_CLASS.to_owned(), "true".to_owned());
+                    c.metadata
+                        .annotations
+                        .insert(names::DEFAULT_CLASS.to_owned(), "true".to_owned());
                 }
             });
             done.then(|| format!("makes class {name} the default: {}", !is_default))
@@ -158,7 +195,9 @@ fn class_act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<Stri
             let next = class(name, rng).spec.parameters;
             let said = format!("gives class {name} the parameters {next:?}");
             ledger
-                .edit(Who::Admin, &key, Part::Main, |c: &mut IPAddressClass| c.spec.parameters = next)
+                .edit(Who::Admin, &key, Part::Main, |c: &mut IPAddressClass| {
+                    c.spec.parameters = next
+                })
                 .then_some(said)
         }
     }
@@ -169,15 +208,18 @@ pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     let address = one_of(rng, ledger.oracle().addresses.values(), |_| true)?;
     let key = address.key();
     if rng.chance(400) {
-        let wiped =
-            ledger.edit(Who::Vandal, &key, Part::Status, |a: &mut IPAddress| a.status = None);
+        let wiped = ledger.edit(Who::Vandal, &key, Part::Status, |a: &mut IPAddress| {
+            a.status = None
+        });
         return wiped.then(|| format!("wipes the status of {key}"));
     }
     let stripped = ledger.edit(Who::Vandal, &key, Part::Main, |a: &mut IPAddress| {
         a.metadata.finalizers.clear();
     });
     if rng.chance(700) {
-        let gone = ledger.delete(Who::Vandal, &key, &Preconditions::default()).is_ok();
+        let gone = ledger
+            .delete(Who::Vandal, &key, &Preconditions::default())
+            .is_ok();
         return (gone || stripped).then(|| format!("takes {key} away"));
     }
     stripped.then(|| format!("takes the finalizers off {key}"))

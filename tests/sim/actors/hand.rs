@@ -9,8 +9,9 @@ use crate::rng::Rng;
 /// What drivers do to addresses beside provisioning: raise and clear `Conflict` and `Lost`, attach
 /// and detach workloads.
 pub(super) fn act(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
-    let derived =
-        |a: &IPAddress| Ip::parse(&a.spec.address).is_ok_and(|ip| ip.object_name() == a.metadata.name);
+    let derived = |a: &IPAddress| {
+        Ip::parse(&a.spec.address).is_ok_and(|ip| ip.object_name() == a.metadata.name)
+    };
     let address = one_of(rng, ledger.oracle().addresses.values(), derived)?;
     let key = address.key();
     if rng.chance(250) {
@@ -28,12 +29,24 @@ pub(super) fn act(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     let phase = if address.phase().is_some_and(AddressPhase::is_sticky) {
         // What it is set back to is the driver's guess.
         let guesses = match &address.spec.claim_ref {
-            Some(_) => [None, Some(AddressPhase::Bound), Some(AddressPhase::Available)],
-            None => [None, Some(AddressPhase::Pending), Some(AddressPhase::Available)],
+            Some(_) => [
+                None,
+                Some(AddressPhase::Bound),
+                Some(AddressPhase::Available),
+            ],
+            None => [
+                None,
+                Some(AddressPhase::Pending),
+                Some(AddressPhase::Available),
+            ],
         };
         *rng.pick(&guesses)
     } else {
-        Some(*rng.pick(&[AddressPhase::Conflict, AddressPhase::Lost, AddressPhase::Lost]))
+        Some(*rng.pick(&[
+            AddressPhase::Conflict,
+            AddressPhase::Lost,
+            AddressPhase::Lost,
+        ]))
     };
     let done = ledger.edit(Who::Driver, &key, Part::Status, |a: &mut IPAddress| {
         a.status.get_or_insert_default().phase = phase;

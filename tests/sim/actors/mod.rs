@@ -58,7 +58,10 @@ pub fn furnish(universe: &Universe, ledger: &Ledger, rng: &mut Rng) {
     for (n, name) in universe.classes.iter().enumerate() {
         let mut class = class(name, rng);
         if n == 0 {
-            class.metadata.annotations.insert(names::DEFAULT_CLASS.to_owned(), "true".to_owned());
+            class
+                .metadata
+                .annotations
+                .insert(names::DEFAULT_CLASS.to_owned(), "true".to_owned());
         }
         ledger.add(Who::Admin, &class);
     }
@@ -69,7 +72,11 @@ pub fn furnish(universe: &Universe, ledger: &Ledger, rng: &mut Rng) {
 
 /// A class, more often than not the one without a driver.
 fn some_class(universe: &Universe, rng: &mut Rng) -> String {
-    let class = if rng.chance(400) { STATIC } else { *rng.pick(&universe.classes) };
+    let class = if rng.chance(400) {
+        STATIC
+    } else {
+        *rng.pick(&universe.classes)
+    };
     class.to_owned()
 }
 
@@ -77,8 +84,11 @@ fn some_class(universe: &Universe, rng: &mut Rng) -> String {
 pub fn class(name: &str, rng: &mut Rng) -> IPAddressClass {
     let mut class = IPAddressClass::default();
     class.metadata.name = name.to_owned();
-    class.spec.reclaim_policy =
-        if rng.chance(500) { ReclaimPolicy::Delete } else { ReclaimPolicy::Retain };
+    class.spec.reclaim_policy = if rng.chance(500) {
+        ReclaimPolicy::Delete
+    } else {
+        ReclaimPolicy::Retain
+    };
     let v4 = rng.between(1, 3);
     let v6 = rng.between(0, 2);
     let list = |net: u8| {
@@ -114,5 +124,9 @@ where
     T: Clone + 'a,
 {
     let fit: Vec<&T> = all.into_iter().filter(|t| wanted(t)).collect();
-    if fit.is_empty() { None } else { Some((*rng.pick(&fit)).clone()) }
+    if fit.is_empty() {
+        None
+    } else {
+        Some((*rng.pick(&fit)).clone())
+    }
 }

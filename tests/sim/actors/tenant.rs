@@ -1,5 +1,6 @@
 use ipledger_core::api::{
-    ClaimFamily, ClaimPhase, IPAddress, IPAddressClaim, IPAddressClaimSpec, Key, names,
+    ClaimFamily, ClaimPhase, IPAddress, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus,
+    Key, names,
 };
 use ipledger_core::net::Ip;
 use ipledger_core::store::{Part, Preconditions};
@@ -26,9 +27,11 @@ fn spec(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> IPAddressClaimSp
     }
     if rng.chance(150) {
         let by_hand = *rng.pick(&universe.by_hand);
+        spec.address_name = Ip::parse(by_hand).map_or(by_hand.to_owned(), Ip::object_name);
         let known = one_of(rng, ledger.oracle().addresses.values(), |_| true);
-        let of_hand = Ip::parse(by_hand).map_or(by_hand.to_owned(), Ip::object_name);
-        spec.address_name = known.filter(|_| by_hand.len() % 2 == 0).map_or(of_hand, |a| a.metadata.name);
+        if let Some(address) = known.filter(|_| rng.chance(600)) {
+            spec.address_name = address.metadata.name;
+        }
         if rng.chance(700) {
             spec.class_name.clear();
         }
@@ -52,7 +55,9 @@ pub(super) fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option
     };
     match rng.below(10) {
         0 | 1 => {
-            let done = ledger.delete(Who::Tenant, &key, &Preconditions::default()).is_ok();
+            let done = ledger
+                .delete(Who::Tenant, &key, &Preconditions::default())
+                .is_ok();
             (done && !claim.metadata.is_deleting()).then(|| format!("deletes {key}"))
         }
         // The server lets nobody change the spec of a claim that is bound (R9).
@@ -60,7 +65,9 @@ pub(super) fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option
             let next = spec(universe, ledger, rng);
             let said = format!("edits {key}: {next:?}");
             ledger
-                .edit(Who::Tenant, &key, Part::Main, |c: &mut IPAddressClaim| c.spec = next)
+                .edit(Who::Tenant, &key, Part::Main, |c: &mut IPAddressClaim| {
+                    c.spec = next
+                })
                 .then_some(said)
         }
         4 => {
@@ -94,10 +101,20 @@ pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     }
     let claim = one_of(rng, ledger.oracle().claims.values(), |_| true)?;
     let key = claim.key();
-    if rng.chance(500) {
-        let wiped = ledger
-            .edit(Who::Vandal, &key, Part::Status, |c: &mut IPAddressClaim| c.status = None);
-        return wiped.then(|| format!("wipes the status of {key}"));
+    if rng.chance(600) {
+        let part = rng.below(5);
+        let wiped = ledger.edit(
+            Who::Vandal,
+            &key,
+            Part::Status,
+            |c: &mut IPAddressClaim| match (part, &mut c.status) {
+                (0, Some(status)) => *status = IPAddressClaimStatus::default(),
+                (1, Some(status)) => status.phase = None,
+                (2, Some(status)) => status.addresses.clear(),
+                _ => c.status = None,
+            },
+        );
+        return wiped.then(|| format!("wipes the status of {key}, part {part}"));
     }
     let stripped = ledger.edit(Who::Vandal, &key, Part::Main, |c: &mut IPAddressClaim| {
         c.metadata.finalizers.clear();
@@ -109,11 +126,20 @@ pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
 fn wipe_all(ledger: &Ledger) -> Option<String> {
     let claims: Vec<Key> = ledger.oracle().claims.keys().cloned().collect();
     for key in &claims {
-        ledger.edit(Who::Vandal, key, Part::Status, |c: &mut IPAddressClaim| c.status = None);
+        ledger.edit(Who::Vandal, key, Part::Status, |c: &mut IPAddressClaim| {
+            c.status = None
+        });
     }
-    let addresses: Vec<Key> = ledger.oracle().addresses.values().map(IPAddress::key).collect();
+    let addresses: Vec<Key> = ledger
+        .oracle()
+        .addresses
+        .values()
+        .map(IPAddress::key)
+        .collect();
     for key in &addresses {
-        ledger.edit(Who::Vandal, key, Part::Status, |a: &mut IPAddress| a.status = None);
+        ledger.edit(Who::Vandal, key, Part::Status, |a: &mut IPAddress| {
+            a.status = None
+        });
     }
     Some("wipes every status".to_owned())
 }

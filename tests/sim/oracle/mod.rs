@@ -4,10 +4,12 @@
 //! | question | file |
 //! |---|---|
 //! | who may write which field? | `ownership.rs` |
-//! | what must hold at every revision? | `safety.rs` |
+//! | what must hold at every revision, and what may the core do to an address? | `safety.rs` |
+//! | what may the core do to a claim? | `claims.rs` |
 //! | what must hold once everything has come to rest? | `rest.rs` |
 //! | which situations were reached at all? | `probes.rs` |
 
+mod claims;
 mod ownership;
 mod probes;
 mod rest;
@@ -18,8 +20,8 @@ mod safety;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipledger_core::api::{
-    AddressPhase, ClaimPhase, ConditionStatus, DecodeError, IPAddress, IPAddressClaim, IPAddressClass, Key, Kind,
-    Object, find_condition, names,
+    AddressPhase, ClaimPhase, ConditionStatus, DecodeError, IPAddress, IPAddressClaim,
+    IPAddressClass, Key, Kind, Object, find_condition, names,
 };
 use ipledger_core::net::{Family, Ip};
 use ipledger_core::store::{Part, Preconditions, Revision};
@@ -29,17 +31,17 @@ use crate::ledger::Who;
 /// A typed object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Thing {
-    Class(IPAddressClass),
-    Address(IPAddress),
-    Claim(IPAddressClaim),
+    Class(Box<IPAddressClass>),
+    Address(Box<IPAddress>),
+    Claim(Box<IPAddressClaim>),
 }
 
 impl Thing {
     pub fn decode(object: &Object) -> Result<Thing, DecodeError> {
         Ok(match object.kind {
-            Kind::IPAddressClass => Thing::Class(IPAddressClass::from_object(object)?),
-            Kind::IPAddress => Thing::Address(IPAddress::from_object(object)?),
-            Kind::IPAddressClaim => Thing::Claim(IPAddressClaim::from_object(object)?),
+            Kind::IPAddressClass => Thing::Class(Box::new(IPAddressClass::from_object(object)?)),
+            Kind::IPAddress => Thing::Address(Box::new(IPAddress::from_object(object)?)),
+            Kind::IPAddressClaim => Thing::Claim(Box::new(IPAddressClaim::from_object(object)?)),
         })
     }
 }
@@ -93,6 +95,10 @@ struct History {
     provisioners: BTreeSet<String>,
     /// Which address a claim (by uid) was bound to, by family.
     settled: BTreeMap<(String, Family), String>,
+    /// The same of claims whose status was wiped since, and at which revision.
+    settled_before_wipe: BTreeMap<(String, Family), (String, Revision)>,
+    /// Since which revision an address (by uid) carries the uid of a claim.
+    bound_since: BTreeMap<(String, String), Revision>,
     /// The claims (by uid) that reported this address (by name).
     reported: BTreeSet<(String, String)>,
     /// The addresses (by name) that the last status of a claim (by uid) names.
@@ -109,6 +115,8 @@ struct History {
     broken: BTreeSet<(String, String)>,
     /// The claims and addresses (by uid) whose status somebody wiped.
     wiped: BTreeSet<String>,
+    /// The claims (by uid) whose status is not the core's as it stands.
+    tampered: BTreeSet<String>,
     /// The claims (by uid) whose protection somebody took off.
     unprotected: BTreeSet<String>,
     /// The claims (by uid) for which an admin let this address (by name) serve.
@@ -129,13 +137,15 @@ impl Oracle {
         let mut found = Vec::new();
         match &w.last {
             Thing::Class(class) => {
-                self.history.provisioners.insert(class.spec.provisioner.clone());
+                self.history
+                    .provisioners
+                    .insert(class.spec.provisioner.clone());
                 let name = w.key.name.clone();
-                let before = self.classes.remove(&name);
+                self.classes.remove(&name);
                 if !w.gone {
-                    self.classes.insert(name, class.clone());
+                    self.classes.insert(name, IPAddressClass::clone(class));
                 }
-                ownership::class(w, before.as_ref(), class, &mut found);
+                ownership::class(w, &mut found);
             }
             Thing::Address(address) => {
                 let name = w.key.name.clone();
@@ -146,7 +156,7 @@ impl Oracle {
                 let lives = of.iter().flatten().any(|a| self.live(holder(a)).is_some());
                 self.probes.address(w, before.as_ref(), address, lives);
                 if !w.gone {
-                    self.addresses.insert(name, address.clone());
+                    self.addresses.insert(name, IPAddress::clone(address));
                 }
                 self.remember_address(w, before.as_ref(), address);
             }
@@ -154,27 +164,37 @@ impl Oracle {
                 let before = self.claims.remove(&w.key);
                 ownership::claim(w, before.as_ref(), claim, &mut found);
                 self.claim_step(w, before.as_ref(), claim, &mut found);
-                self.probes.claim(w, before.as_ref(), claim);
+                let wiped = self.history.wiped.contains(&claim.metadata.uid);
+                self.probes.claim(w, before.as_ref(), claim, wiped);
                 if !w.gone {
-                    self.claims.insert(w.key.clone(), claim.clone());
+                    self.claims
+                        .insert(w.key.clone(), IPAddressClaim::clone(claim));
                 }
                 self.remember_claim(w, before.as_ref(), claim);
             }
         }
         self.everywhere(&mut found);
         for what in found {
-            self.violations.push(format!("revision {} by {:?}: {what}", w.revision, w.who));
+            self.violations
+                .push(format!("revision {} by {:?}: {what}", w.revision, w.who));
         }
     }
 
     /// Somebody wrote what was there already.
     pub fn idle_write(&mut self, who: Who, key: &Key, part: Part) {
         if matches!(who, Who::Core | Who::Range) {
-            self.violations.push(format!("{who:?} wrote {part:?} of {key} without changing it"));
+            self.violations.push(format!(
+                "{who:?} wrote {part:?} of {key} without changing it"
+            ));
         }
     }
 
-    fn remember_claim(&mut self, w: &Written, before: Option<&IPAddressClaim>, now: &IPAddressClaim) {
+    fn remember_claim(
+        &mut self,
+        w: &Written,
+        before: Option<&IPAddressClaim>,
+        now: &IPAddressClaim,
+    ) {
         let uid = &now.metadata.uid;
         let h = &mut self.history;
         h.claims.insert(uid.clone(), w.key.clone());
@@ -182,9 +202,19 @@ impl Oracle {
             h.died.insert(uid.clone(), w.revision);
         }
         if w.who != Who::Core {
-            if before.is_some_and(|b| b.status.is_some()) && now.status.is_none() {
+            if before.is_some_and(|b| b.status != now.status) {
                 h.wiped.insert(uid.clone());
-                h.settled.retain(|(u, _), _| u != uid);
+                h.tampered.insert(uid.clone());
+                let of_claim = |(u, _): &(String, Family)| u == uid;
+                let settled: Vec<_> = h.settled.keys().filter(|k| of_claim(k)).cloned().collect();
+                for place in settled {
+                    if let Some(name) = h.settled.remove(&place) {
+                        h.settled_before_wipe.insert(place, (name, w.revision));
+                    }
+                }
+            }
+            if before.is_some_and(|b| b.spec != now.spec) {
+                h.settled_before_wipe.retain(|(u, _), _| u != uid);
             }
             let had = before.is_some_and(|b| b.metadata.has_finalizer(names::CLAIM_PROTECTION));
             if had && !now.metadata.has_finalizer(names::CLAIM_PROTECTION) {
@@ -192,15 +222,21 @@ impl Oracle {
             }
             return;
         }
-        let Some(status) = now.status.as_ref().filter(|_| {
-            before.is_none_or(|b| b.status != now.status)
-        }) else {
+        let Some(status) = now
+            .status
+            .as_ref()
+            .filter(|_| before.is_none_or(|b| b.status != now.status))
+        else {
             return;
         };
+        h.tampered.remove(uid);
         let entries = status.addresses.iter().chain(&status.lost_addresses);
-        h.named.insert(uid.clone(), entries.map(|e| e.name.clone()).collect());
+        h.named
+            .insert(uid.clone(), entries.map(|e| e.name.clone()).collect());
         for entry in &status.lost_addresses {
-            h.back.remove(&(uid.clone(), entry.name.clone()));
+            let pair = (uid.clone(), entry.name.clone());
+            h.back.remove(&pair);
+            h.reported.insert(pair);
         }
         for entry in &status.addresses {
             let pair = (uid.clone(), entry.name.clone());
@@ -210,6 +246,7 @@ impl Oracle {
                 && let Some(family) = family_of(&entry.address)
             {
                 h.settled.insert((uid.clone(), family), entry.name.clone());
+                h.settled_before_wipe.remove(&(uid.clone(), family));
             }
         }
         // What is unfit at this moment has been so since it was reported.
@@ -220,6 +257,10 @@ impl Oracle {
         if says_held_by(now, holder(now)) {
             let pair = (holder(now).to_owned(), now.metadata.uid.clone());
             self.history.said_held.insert(pair);
+        }
+        if before.is_none_or(|b| holder(b) != holder(now)) {
+            let pair = (holder(now).to_owned(), now.metadata.uid.clone());
+            self.history.bound_since.insert(pair, w.revision);
         }
         if w.who == Who::Core && w.verb == Verb::Update(Part::Status) && is_given_up(now) {
             let pair = (holder(now).to_owned(), now.metadata.uid.clone());
@@ -234,7 +275,9 @@ impl Oracle {
                 .annotation(names::PARKED_FOR)
                 .and_then(|v| v.strip_suffix(names::SERVE_SUFFIX));
             if let Some(uid) = served {
-                self.history.served.insert((uid.to_owned(), w.key.name.clone()));
+                self.history
+                    .served
+                    .insert((uid.to_owned(), w.key.name.clone()));
             }
         }
         if w.who == Who::Vandal {
@@ -251,7 +294,14 @@ impl Oracle {
 
     /// Remembers which reported addresses are unfit now, and which broken ones are back.
     fn note_unfit(&mut self) {
-        let History { reported, unfit, back, broken, claims, .. } = &mut self.history;
+        let History {
+            reported,
+            unfit,
+            back,
+            broken,
+            claims,
+            ..
+        } = &mut self.history;
         for pair in reported.iter() {
             let (uid, name) = pair;
             let Some(claim) = claims.get(uid).and_then(|key| self.claims.get(key)) else {
@@ -278,7 +328,9 @@ impl Oracle {
     /// The claim of this uid, if it exists and is not being deleted.
     fn live(&self, uid: &str) -> Option<&IPAddressClaim> {
         let key = self.history.claims.get(uid)?;
-        self.claims.get(key).filter(|c| c.metadata.uid == uid && !c.metadata.is_deleting())
+        self.claims
+            .get(key)
+            .filter(|c| c.metadata.uid == uid && !c.metadata.is_deleting())
     }
 }
 
@@ -293,12 +345,19 @@ fn has_derived_name(address: &IPAddress) -> bool {
 }
 
 fn holder(address: &IPAddress) -> &str {
-    address.spec.claim_ref.as_ref().map_or("", |r| r.uid.as_str())
+    address
+        .spec
+        .claim_ref
+        .as_ref()
+        .map_or("", |r| r.uid.as_str())
 }
 
 /// Whether the claim's status lists the address among those that it has.
 fn reports(claim: &IPAddressClaim, name: &str) -> bool {
-    claim.status.as_ref().is_some_and(|s| s.addresses.iter().any(|e| e.name == name))
+    claim
+        .status
+        .as_ref()
+        .is_some_and(|s| s.addresses.iter().any(|e| e.name == name))
 }
 
 /// Whether the address carries the condition that the claim of this uid holds it (R6b).
@@ -338,10 +397,14 @@ fn is_decided(claim: &IPAddressClaim) -> bool {
 /// Whether the claim's status names another address of this family, or the claim does not ask for
 /// the family: the condition under which an extra address may be touched (R6d).
 fn is_extra(claim: &IPAddressClaim, address: &IPAddress) -> bool {
-    let Some(family) = family_of(&address.spec.address) else { return false };
+    let Some(family) = family_of(&address.spec.address) else {
+        return false;
+    };
     let asked = claim.spec.family.families().contains(&family);
     let status = claim.status.as_ref();
-    let mut entries = status.iter().flat_map(|s| s.addresses.iter().chain(&s.lost_addresses));
+    let mut entries = status
+        .iter()
+        .flat_map(|s| s.addresses.iter().chain(&s.lost_addresses));
     is_decided(claim)
         && (!asked
             || entries

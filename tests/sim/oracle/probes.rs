@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use ipledger_core::api::{AddressPhase, ClaimPhase, IPAddress, IPAddressClaim, find_condition, names};
+use ipledger_core::api::{
+    AddressPhase, ClaimPhase, IPAddress, IPAddressClaim, find_condition, names,
+};
 
 use super::{Verb, Written, holder};
 use crate::ledger::Who;
@@ -58,11 +60,22 @@ impl Probes {
         }
     }
 
-    pub(super) fn claim(&mut self, w: &Written, before: Option<&IPAddressClaim>, now: &IPAddressClaim) {
-        let Some(before) = before.filter(|_| w.who == Who::Core) else { return };
+    pub(super) fn claim(
+        &mut self,
+        w: &Written,
+        before: Option<&IPAddressClaim>,
+        now: &IPAddressClaim,
+        was_wiped: bool,
+    ) {
+        let Some(before) = before.filter(|_| w.who == Who::Core) else {
+            return;
+        };
         let both = now.spec.family.families().len() == 2;
         let shown = |c: &IPAddressClaim| {
-            c.status.as_ref().map(|s| s.addresses.clone()).unwrap_or_default()
+            c.status
+                .as_ref()
+                .map(|s| s.addresses.clone())
+                .unwrap_or_default()
         };
         match (before.phase(), now.phase()) {
             (None | Some(ClaimPhase::Pending), Some(ClaimPhase::Bound)) => {
@@ -87,13 +100,13 @@ impl Probes {
             }
             _ => {}
         }
-        let deleting =
-            |c: &IPAddressClaim| find_condition(c.conditions(), names::condition::ADDRESS_DELETING).is_some();
+        let deleting = |c: &IPAddressClaim| {
+            find_condition(c.conditions(), names::condition::ADDRESS_DELETING).is_some()
+        };
         if deleting(now) && !deleting(before) {
             self.hit("a claim's address is marked for deletion");
         }
-        if before.status.is_none() && before.metadata.has_finalizer(names::CLAIM_PROTECTION) && now.status.is_some() && before.metadata.generation > 0
-        {
+        if was_wiped && before.status.is_none() && now.status.is_some() {
             self.hit("a claim without a status is recomputed");
         }
         if before.stamp().is_some() && now.stamp().is_none() {
@@ -130,7 +143,9 @@ impl Probes {
             }
             _ => {}
         }
-        let Some(before) = before.filter(|_| w.who == Who::Core) else { return };
+        let Some(before) = before.filter(|_| w.who == Who::Core) else {
+            return;
+        };
         if matches!(w.verb, Verb::Delete(_)) {
             self.hit("an address is deleted by the core");
             return;

@@ -9,9 +9,7 @@ use ipledger_core::api::{
 };
 use ipledger_core::net::Family;
 
-use super::{
-    Oracle, family_of, has_derived_name, holder, is_decided, is_extra, is_parked, serves,
-};
+use super::{Oracle, family_of, has_derived_name, holder, is_decided, is_extra, is_parked, serves};
 use names::{condition, reason};
 
 /// What the oracle has to be told of the world outside the ledger.
@@ -44,7 +42,11 @@ impl Oracle {
                 out.push(format!("{key} has no status"));
                 continue;
             };
-            let text: Vec<&str> = status.addresses.iter().map(|e| e.address.as_str()).collect();
+            let text: Vec<&str> = status
+                .addresses
+                .iter()
+                .map(|e| e.address.as_str())
+                .collect();
             if text.join(",") != status.address_text {
                 out.push(format!("{key} says {:?} for {text:?}", status.address_text));
             }
@@ -65,12 +67,18 @@ impl Oracle {
         if said(claim) != (Some(ConditionStatus::True), reason::BOUND) {
             out.push(format!("{key} is Bound and says {:?}", said(claim)));
         }
-        if claim.status.as_ref().is_some_and(|s| !s.lost_addresses.is_empty()) {
+        if claim
+            .status
+            .as_ref()
+            .is_some_and(|s| !s.lost_addresses.is_empty())
+        {
             out.push(format!("{key} is Bound and names something lost"));
         }
         let class = self.classes.get(claim.resolved_class());
         if claim.stamp().is_none() && class.is_some_and(|c| !c.spec.provisioner.is_empty()) {
-            out.push(format!("{key} is Bound without a stamp although its class is there (R10)"));
+            out.push(format!(
+                "{key} is Bound without a stamp although its class is there (R10)"
+            ));
         }
         self.held_at_rest(key, claim, out);
     }
@@ -87,15 +95,27 @@ impl Oracle {
             let protected = address.metadata.has_finalizer(names::ADDRESS_PROTECTION)
                 || address.metadata.is_deleting();
             if !serves(address, claim) || holder(address) != claim.metadata.uid || !protected {
-                out.push(format!("{key} shows {}, which does not serve it", entry.name));
+                out.push(format!(
+                    "{key} shows {}, which does not serve it",
+                    entry.name
+                ));
             }
-            if !matches!(address.phase(), Some(AddressPhase::Bound | AddressPhase::Conflict)) {
-                out.push(format!("{key} shows {} in phase {:?}", entry.name, address.phase()));
+            if !matches!(
+                address.phase(),
+                Some(AddressPhase::Bound | AddressPhase::Conflict)
+            ) {
+                out.push(format!(
+                    "{key} shows {} in phase {:?}",
+                    entry.name,
+                    address.phase()
+                ));
             }
         }
         let told = find_condition(claim.conditions(), condition::ADDRESS_DELETING).is_some();
         if told != deleting {
-            out.push(format!("{key} says AddressDeleting: {told}, and it is {deleting} (R2)"));
+            out.push(format!(
+                "{key} says AddressDeleting: {told}, and it is {deleting} (R2)"
+            ));
         }
     }
 
@@ -112,11 +132,15 @@ impl Oracle {
         let mut any = false;
         for entry in lost {
             any = true;
-            let back = self.addresses.get(&entry.name).filter(|a| {
-                serves(a, claim) && (!a.metadata.is_deleting() || holder(a) == uid)
-            });
+            let back = self
+                .addresses
+                .get(&entry.name)
+                .filter(|a| serves(a, claim) && (!a.metadata.is_deleting() || holder(a) == uid));
             if back.is_some() {
-                out.push(format!("{key} says that it lost {}, which is there", entry.name));
+                out.push(format!(
+                    "{key} says that it lost {}, which is there",
+                    entry.name
+                ));
             }
             let family = family_of(&entry.address);
             let let_serve = self.addresses.values().find(|a| {
@@ -127,10 +151,14 @@ impl Oracle {
                     && !a.metadata.is_deleting()
             });
             if let Some(other) = let_serve {
-                out.push(format!("{key} is Lost although {} may serve (R7)", other.metadata.name));
+                out.push(format!(
+                    "{key} is Lost although {} may serve (R7)",
+                    other.metadata.name
+                ));
             }
         }
-        if !any {
+        // After a wipe it need not be known.
+        if !any && !self.history.wiped.contains(uid) {
             out.push(format!("{key} is Lost and does not say what"));
         }
     }
@@ -144,7 +172,11 @@ impl Oracle {
             .filter_map(|e| family_of(&e.address))
             .collect();
         let asked = claim.spec.family.families();
-        let missing: Vec<Family> = asked.iter().copied().filter(|f| !shown.contains(f)).collect();
+        let missing: Vec<Family> = asked
+            .iter()
+            .copied()
+            .filter(|f| !shown.contains(f))
+            .collect();
         if missing.is_empty() {
             out.push(format!("{key} has everything and is Pending"));
         }
@@ -200,7 +232,11 @@ impl Oracle {
         }
         if address.spec.claim_ref.is_some() {
             let released = address.phase() == Some(AddressPhase::Released);
-            all.push(if released { reason::ADDRESS_RELEASED } else { reason::ADDRESS_IN_USE });
+            all.push(if released {
+                reason::ADDRESS_RELEASED
+            } else {
+                reason::ADDRESS_IN_USE
+            });
         } else if !is_free(address) {
             all.push(reason::ADDRESS_NOT_AVAILABLE);
         }
@@ -223,17 +259,25 @@ impl Oracle {
                     out.push(format!("{key} says {told}; true is {why}"));
                 }
                 if claim.stamp().is_some() {
-                    out.push(format!("{key} is stamped although its class does not resolve (R10)"));
+                    out.push(format!(
+                        "{key} is stamped although its class does not resolve (R10)"
+                    ));
                 }
                 return;
             }
         };
         let (name, driver) = (&class.metadata.name, &class.spec.provisioner);
         if claim.resolved_class() != name {
-            out.push(format!("{key} resolves to {name} and records {}", claim.resolved_class()));
+            out.push(format!(
+                "{key} resolves to {name} and records {}",
+                claim.resolved_class()
+            ));
         }
         if !driver.is_empty() && claim.stamp() != Some(driver) {
-            out.push(format!("{key} waits for {driver} and is stamped {:?}", claim.stamp()));
+            out.push(format!(
+                "{key} waits for {driver} and is stamped {:?}",
+                claim.stamp()
+            ));
         }
         for (other, address) in &self.addresses {
             let of_family = family_of(&address.spec.address).is_some_and(|f| missing.contains(&f));
@@ -255,14 +299,20 @@ impl Oracle {
         }
         if outside.alive.contains(driver) {
             if missing.iter().all(|f| (outside.could_provide)(name, *f)) {
-                out.push(format!("{key} waits although {driver} has addresses: {told}"));
+                out.push(format!(
+                    "{key} waits although {driver} has addresses: {told}"
+                ));
                 return;
             }
             let truths = missing.iter().map(|f| (outside.refusal)(name, *f));
             let truths: Vec<&str> = truths.flatten().collect();
-            let told = driver_says.as_ref().map_or("nothing", |s| s.reason.as_str());
+            let told = driver_says
+                .as_ref()
+                .map_or("nothing", |s| s.reason.as_str());
             if !truths.contains(&told) {
-                out.push(format!("{driver} says {told} about {key}; true is {truths:?}"));
+                out.push(format!(
+                    "{driver} says {told} about {key}; true is {truths:?}"
+                ));
             }
         }
     }
@@ -280,7 +330,13 @@ impl Oracle {
         }
     }
 
-    fn address_at_rest(&self, name: &str, address: &IPAddress, outside: &Outside<'_>, out: &mut Found) {
+    fn address_at_rest(
+        &self,
+        name: &str,
+        address: &IPAddress,
+        outside: &Outside<'_>,
+        out: &mut Found,
+    ) {
         let uid = holder(address);
         let live = self.live(uid);
         let meta = &address.metadata;
@@ -290,8 +346,15 @@ impl Oracle {
             if protected && !held {
                 out.push(format!("{name} is deleted, held by nobody, and protected"));
             }
-            if !protected && meta.finalizers.iter().all(|f| outside.finalizers.contains(f)) {
-                out.push(format!("{name} is deleted and its driver does not let it go"));
+            if !protected
+                && meta
+                    .finalizers
+                    .iter()
+                    .all(|f| outside.finalizers.contains(f))
+            {
+                out.push(format!(
+                    "{name} is deleted and its driver does not let it go"
+                ));
             }
             return;
         }
@@ -310,7 +373,9 @@ impl Oracle {
         let says_invalid = find_condition(address.conditions(), condition::VALID)
             .is_some_and(|c| c.status == ConditionStatus::False);
         if says_invalid == valid && !sticky {
-            out.push(format!("{name} says invalid: {says_invalid}, and valid is {valid} (R1)"));
+            out.push(format!(
+                "{name} says invalid: {says_invalid}, and valid is {valid} (R1)"
+            ));
         }
         let Some(claim_ref) = &address.spec.claim_ref else {
             expect(AddressPhase::Available, out);
@@ -318,7 +383,8 @@ impl Oracle {
         };
         if uid.is_empty() {
             let claim = self.claims.get(&claim_ref.key());
-            let kept = address.spec.reclaim_policy == ReclaimPolicy::Retain || address.is_reserved();
+            let kept =
+                address.spec.reclaim_policy == ReclaimPolicy::Retain || address.is_reserved();
             if claim.is_none() && !kept {
                 out.push(format!("{name} waits for a claim beyond its grace (R4)"));
             }
@@ -349,12 +415,20 @@ impl Oracle {
         let h = &self.history;
         let took_effect = h.said_held.contains(&(uid.to_owned(), meta.uid.clone()));
         if by_core && !took_effect && !h.wiped.contains(&meta.uid) {
-            out.push(format!("{name} is kept for a match that never took effect (R6d)"));
+            out.push(format!(
+                "{name} is kept for a match that never took effect (R6d)"
+            ));
         }
     }
 
     /// An extra address of a claim that is settled is parked (R7) or was undone (R6).
-    fn extra_at_rest(&self, name: &str, address: &IPAddress, claim: &IPAddressClaim, out: &mut Found) {
+    fn extra_at_rest(
+        &self,
+        name: &str,
+        address: &IPAddress,
+        claim: &IPAddressClaim,
+        out: &mut Found,
+    ) {
         let uid = &claim.metadata.uid;
         let parked = address
             .metadata
@@ -365,7 +439,10 @@ impl Oracle {
             .flat_map(|s| s.addresses.iter().chain(&s.lost_addresses))
             .any(|e| e.name == name);
         if is_extra(claim, address) && !shown && !parked && has_derived_name(address) {
-            out.push(format!("{name} is an extra of {} and not parked", claim.key()));
+            out.push(format!(
+                "{name} is an extra of {} and not parked",
+                claim.key()
+            ));
         }
     }
 }

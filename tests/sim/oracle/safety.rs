@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ipledger_core::api::{
-    AddressPhase, ClaimPhase, IPAddress, IPAddressClaim, IPAddressClaimStatus, Key, names,
-};
+use ipledger_core::api::{AddressPhase, ClaimPhase, IPAddress, IPAddressClaim, Key, names};
 use ipledger_core::net::Ip;
 
 use super::{
     Oracle, Verb, Written, family_of, has_derived_name, holder, is_decided, is_extra, is_given_up,
-    is_parked,
-    reports, says_held_by, serves,
+    is_parked, reports, says_held_by, serves,
 };
 use crate::ledger::Who;
 
@@ -25,7 +22,9 @@ impl Oracle {
         now: &IPAddress,
         out: &mut Found,
     ) {
-        let Some(before) = before.filter(|_| w.who == Who::Core) else { return };
+        let Some(before) = before.filter(|_| w.who == Who::Core) else {
+            return;
+        };
         let uid = holder(before);
         let live = (!uid.is_empty()).then(|| self.live(uid)).flatten();
         if matches!(w.verb, Verb::Delete(_)) {
@@ -39,8 +38,12 @@ impl Oracle {
             if live.is_some() {
                 out.push(format!("{} is released while its claim lives", w.key));
             }
-            if now.spec.claim_ref.is_some() && holder(now).is_empty() {
-                out.push(format!("{} is released for the next claim of its name (R4)", w.key));
+            let stays = !now.metadata.is_deleting();
+            if stays && now.spec.claim_ref.is_some() && holder(now).is_empty() {
+                out.push(format!(
+                    "{} is released for the next claim of its name (R4)",
+                    w.key
+                ));
             }
             self.not_reported(w, "released", out);
         }
@@ -49,17 +52,26 @@ impl Oracle {
         let wiped = self.history.wiped.contains(&before.metadata.uid);
         let given_up = is_given_up(before) && self.history.given_up.contains(&pair);
         if again && given_up && live.is_none() && !wiped {
-            out.push(format!("{} was given up and is bound to a dead claim again", w.key));
+            out.push(format!(
+                "{} was given up and is bound to a dead claim again",
+                w.key
+            ));
         }
         self.claim_ref_step(w, before, now, out);
         let had = |a: &IPAddress, f: &str| a.metadata.has_finalizer(f);
         let protection = names::ADDRESS_PROTECTION;
         if had(before, protection) && !had(now, protection) {
             if !before.metadata.is_deleting() {
-                out.push(format!("the protection of {} goes although it is not deleted (R2)", w.key));
+                out.push(format!(
+                    "the protection of {} goes although it is not deleted (R2)",
+                    w.key
+                ));
             }
             if live.is_some() && !is_parked(before, uid) {
-                out.push(format!("the protection of {} goes while a claim holds it (R2)", w.key));
+                out.push(format!(
+                    "the protection of {} goes while a claim holds it (R2)",
+                    w.key
+                ));
             }
         }
         if let Some(parked) = now.metadata.annotation(names::PARKED_FOR)
@@ -68,10 +80,16 @@ impl Oracle {
             let wiped = self.history.wiped.contains(parked);
             match self.live(parked) {
                 Some(claim) if !is_extra(claim, now) && !wiped => {
-                    out.push(format!("{} is parked although its claim may need it (R6d)", w.key));
+                    out.push(format!(
+                        "{} is parked although its claim may need it (R6d)",
+                        w.key
+                    ));
                 }
                 Some(claim) if reports(claim, &w.key.name) => {
-                    out.push(format!("{} is parked although its claim reports it (R7)", w.key));
+                    out.push(format!(
+                        "{} is parked although its claim reports it (R7)",
+                        w.key
+                    ));
                 }
                 _ => {}
             }
@@ -85,38 +103,53 @@ impl Oracle {
             (None, Some(r)) => {
                 if before.phase() != Some(AddressPhase::Available)
                     || before.metadata.is_deleting()
-                    || before.status.as_ref().is_some_and(|s| s.associated_to.is_some())
+                    || before
+                        .status
+                        .as_ref()
+                        .is_some_and(|s| s.associated_to.is_some())
                     || !has_derived_name(before)
                 {
-                    out.push(format!("{key} is matched although it is not free (§4 step 7)"));
+                    out.push(format!(
+                        "{key} is matched although it is not free (§4 step 7)"
+                    ));
                 }
                 if self.history.claims.get(&r.uid) != Some(&r.key()) {
                     out.push(format!("{key} is matched to a claim that never was"));
                 }
                 let died = self.history.died.get(&r.uid);
                 if died.is_some_and(|d| before.metadata.resource_version > Some(*d)) {
-                    out.push(format!("{key} is matched to a claim that was gone before (R3)"));
+                    out.push(format!(
+                        "{key} is matched to a claim that was gone before (R3)"
+                    ));
                 }
                 if now.metadata.annotation(names::BOUND_BY_CORE) != Some(r.uid.as_str()) {
-                    out.push(format!("{key} is matched without the mark of the core (R6a)"));
+                    out.push(format!(
+                        "{key} is matched without the mark of the core (R6a)"
+                    ));
                 }
                 self.held_by_protected(key, &r.uid, out);
             }
             (Some(a), Some(b)) => {
                 if !a.uid.is_empty() || b.uid.is_empty() || a.key() != b.key() {
-                    out.push(format!("{key} is taken from one claim and given to another"));
+                    out.push(format!(
+                        "{key} is taken from one claim and given to another"
+                    ));
                 }
                 // A dying claim leaves its uid on what names it (R4); that is no completion.
                 let completes = self.live(&b.uid).is_some();
                 if completes && (before.metadata.is_deleting() || !has_derived_name(before)) {
-                    out.push(format!("{key} is completed although it is deleted or invalid (R2)"));
+                    out.push(format!(
+                        "{key} is completed although it is deleted or invalid (R2)"
+                    ));
                 }
                 if self.history.claims.get(&b.uid) != Some(&b.key()) {
                     out.push(format!("{key} is completed for a claim that never was"));
                 }
                 let died = self.history.died.get(&b.uid);
                 if died.is_some_and(|d| before.metadata.resource_version > Some(*d)) {
-                    out.push(format!("{key} is completed for a claim that was gone before (R4)"));
+                    out.push(format!(
+                        "{key} is completed for a claim that was gone before (R4)"
+                    ));
                 }
                 self.held_by_protected(key, &b.uid, out);
             }
@@ -131,7 +164,10 @@ impl Oracle {
             && !claim.metadata.has_finalizer(names::CLAIM_PROTECTION)
             && !self.history.unprotected.contains(uid)
         {
-            out.push(format!("{key} is bound to {}, which is not protected", claim.key()));
+            out.push(format!(
+                "{key} is bound to {}, which is not protected",
+                claim.key()
+            ));
         }
     }
 
@@ -139,22 +175,29 @@ impl Oracle {
     fn undone(&self, w: &Written, before: &IPAddress, uid: &str, out: &mut Found) {
         let (key, name) = (&w.key, &w.key.name);
         if uid.is_empty() || before.metadata.annotation(names::BOUND_BY_CORE) != Some(uid) {
-            out.push(format!("the core cleared a claimRef of {key} that is not its own (R6d)"));
+            out.push(format!(
+                "the core cleared a claimRef of {key} that is not its own (R6d)"
+            ));
             return;
         }
-        let wiped = self.history.wiped.contains(uid) || self.history.wiped.contains(&before.metadata.uid);
+        let wiped =
+            self.history.wiped.contains(uid) || self.history.wiped.contains(&before.metadata.uid);
         match self.live(uid) {
             Some(claim) => {
                 if reports(claim, name) {
                     out.push(format!("{key} is undone while {} reports it", claim.key()));
                 } else if !is_extra(claim, before) && !wiped {
-                    out.push(format!("{key} is undone although {} may need it (R6d)", claim.key()));
+                    out.push(format!(
+                        "{key} is undone although {} may need it (R6d)",
+                        claim.key()
+                    ));
                 }
             }
             None => {
                 let h = &self.history;
                 let took_effect = h.named.get(uid).is_some_and(|n| n.contains(name))
-                    && h.said_held.contains(&(uid.to_owned(), before.metadata.uid.clone()));
+                    && h.said_held
+                        .contains(&(uid.to_owned(), before.metadata.uid.clone()));
                 if took_effect && !wiped {
                     out.push(format!(
                         "{key} is undone although its claim had it: its reclaim policy was skipped"
@@ -168,135 +211,10 @@ impl Oracle {
         for claim in self.claims.values().filter(|c| !c.metadata.is_deleting()) {
             let broken = (claim.metadata.uid.clone(), w.key.name.clone());
             if reports(claim, &w.key.name) && !self.history.broken.contains(&broken) {
-                out.push(format!("{} is {what} while {} reports it", w.key, claim.key()));
-            }
-        }
-    }
-
-    /// What a write to a claim may do, seen against the rest of the ledger.
-    pub(super) fn claim_step(
-        &self,
-        w: &Written,
-        before: Option<&IPAddressClaim>,
-        now: &IPAddressClaim,
-        out: &mut Found,
-    ) {
-        let Some(before) = before.filter(|_| w.who == Who::Core) else { return };
-        let key = &w.key;
-        let protection = names::CLAIM_PROTECTION;
-        if before.metadata.has_finalizer(protection)
-            && !now.metadata.has_finalizer(protection)
-            && !before.metadata.is_deleting()
-        {
-            out.push(format!("the protection of {key} goes although it is not deleted"));
-        }
-        let stamp = now.stamp();
-        if let Some(driver) = stamp
-            && before.stamp() != stamp
-        {
-            if !self.history.provisioners.contains(driver) {
-                out.push(format!("{key} is stamped with {driver}, which no class ever named"));
-            }
-            if now.phase() == Some(ClaimPhase::Bound) && before.stamp().is_some() {
-                out.push(format!("the stamp of {key} is changed although it is bound (R10)"));
-            }
-            if now.phase() == Some(ClaimPhase::Lost)
-                || (now.phase() != Some(ClaimPhase::Bound) && !now.spec.address_name.is_empty())
-            {
-                out.push(format!("{key} is stamped although no driver is to provision (R10)"));
-            }
-        }
-        if before.status != now.status
-            && let Some(status) = &now.status
-        {
-            self.status_step(key, before, now, status, out);
-        }
-    }
-
-    fn status_step(
-        &self,
-        key: &Key,
-        before: &IPAddressClaim,
-        now: &IPAddressClaim,
-        status: &IPAddressClaimStatus,
-        out: &mut Found,
-    ) {
-        use ClaimPhase::{Bound, Lost, Pending};
-        let uid = &now.metadata.uid;
-        if !matches!(
-            (before.phase(), status.phase),
-            (None | Some(Pending), Some(Pending | Bound)) | (Some(Bound | Lost), Some(Bound | Lost))
-        ) {
-            out.push(format!("{key} goes from {:?} to {:?}", before.phase(), status.phase));
-        }
-        if status.phase == Some(Lost) && now.stamp().is_some() {
-            out.push(format!("{key} is called Lost while it carries a stamp (R10)"));
-        }
-        let protected = now.metadata.has_finalizer(names::CLAIM_PROTECTION);
-        if !protected && !self.history.unprotected.contains(uid) && !now.metadata.is_deleting() {
-            out.push(format!("{key} gets a status before its protection (R11)"));
-        }
-        for entry in &status.addresses {
-            if reports(before, &entry.name) {
-                continue;
-            }
-            self.newly_reported(key, now, &entry.name, out);
-        }
-        for entry in &status.addresses {
-            let was_lost = before.status.iter().flat_map(|s| &s.lost_addresses).any(|l| l == entry);
-            let pair = (uid.clone(), entry.name.clone());
-            if was_lost && !self.history.back.contains(&pair) {
-                out.push(format!("{key} has {} again, which never came back", entry.name));
-            }
-        }
-        for entry in &status.lost_addresses {
-            let pair = (uid.clone(), entry.name.clone());
-            if reports(before, &entry.name) && !self.history.unfit.contains(&pair) {
-                out.push(format!("{key} says that it lost {}, which it never did (R3)", entry.name));
-            }
-        }
-        self.keeps_what_it_had(key, now, status, out);
-    }
-
-    /// The condition comes before the report (R6b); what is reported is held for this claim.
-    fn newly_reported(&self, key: &Key, claim: &IPAddressClaim, name: &str, out: &mut Found) {
-        let uid = &claim.metadata.uid;
-        let Some(address) = self.addresses.get(name) else { return };
-        if self.history.broken.contains(&(uid.clone(), name.to_owned())) {
-            return;
-        }
-        if self.history.wiped.contains(&address.metadata.uid) {
-            return;
-        }
-        if !says_held_by(address, uid) {
-            out.push(format!("{key} reports {name} before the address says so (R6b)"));
-        }
-    }
-
-    /// Once bound, a family keeps its address, found or lost, unless an admin lets another serve.
-    fn keeps_what_it_had(
-        &self,
-        key: &Key,
-        claim: &IPAddressClaim,
-        status: &IPAddressClaimStatus,
-        out: &mut Found,
-    ) {
-        let uid = &claim.metadata.uid;
-        for ((_, family), had) in
-            self.history.settled.range((uid.clone(), ipledger_core::net::Family::V4)..)
-                .take_while(|((u, _), _)| u == uid)
-        {
-            let entries = status.addresses.iter().chain(&status.lost_addresses);
-            let shown: Vec<&str> = entries
-                .filter(|e| family_of(&e.address) == Some(*family))
-                .map(|e| e.name.as_str())
-                .collect();
-            let served = |name: &&str| {
-                self.history.served.contains(&(uid.clone(), (*name).to_owned()))
-            };
-            if shown != [had.as_str()] && !(shown.len() == 1 && shown.iter().all(served)) {
                 out.push(format!(
-                    "{key} was bound to {had} and now shows {shown:?} for {family} (R5)"
+                    "{} is {what} while {} reports it",
+                    w.key,
+                    claim.key()
                 ));
             }
         }
@@ -306,7 +224,10 @@ impl Oracle {
     pub(super) fn everywhere(&self, out: &mut Found) {
         let mut by_ip: BTreeMap<Ip, &str> = BTreeMap::new();
         for (name, address) in &self.addresses {
-            if !matches!(address.phase(), Some(AddressPhase::Available | AddressPhase::Bound)) {
+            if !matches!(
+                address.phase(),
+                Some(AddressPhase::Available | AddressPhase::Bound)
+            ) {
                 continue;
             }
             let Ok(ip) = Ip::parse(&address.spec.address) else {
@@ -314,15 +235,30 @@ impl Oracle {
                 continue;
             };
             if let Some(other) = by_ip.insert(ip, name) {
-                out.push(format!("{ip} has two live entries: {other} and {name} (R1)"));
+                out.push(format!(
+                    "{ip} has two live entries: {other} and {name} (R1)"
+                ));
             }
             if !has_derived_name(address) {
-                out.push(format!("{name} is {:?} under a wrong name (R1)", address.phase()));
+                out.push(format!(
+                    "{name} is {:?} under a wrong name (R1)",
+                    address.phase()
+                ));
             }
         }
         let mut by_name: BTreeMap<&str, &Key> = BTreeMap::new();
-        for (key, claim) in self.claims.iter().filter(|(_, c)| !c.metadata.is_deleting()) {
-            let Some(status) = &claim.status else { continue };
+        for (key, claim) in self
+            .claims
+            .iter()
+            .filter(|(_, c)| !c.metadata.is_deleting())
+        {
+            let Some(status) = claim
+                .status
+                .as_ref()
+                .filter(|_| !self.history.tampered.contains(&claim.metadata.uid))
+            else {
+                continue;
+            };
             let mut families = Vec::new();
             for entry in &status.addresses {
                 let broken = (claim.metadata.uid.clone(), entry.name.clone());
@@ -354,7 +290,11 @@ impl Oracle {
     /// Held means held (R2): what a claim reports carries its uid and the core's protection.
     fn holds(&self, key: &Key, claim: &IPAddressClaim, name: &str, out: &mut Found) {
         let uid = &claim.metadata.uid;
-        if self.history.broken.contains(&(uid.clone(), name.to_owned())) {
+        if self
+            .history
+            .broken
+            .contains(&(uid.clone(), name.to_owned()))
+        {
             return;
         }
         let Some(address) = self.addresses.get(name) else {
@@ -362,7 +302,9 @@ impl Oracle {
             return;
         };
         if holder(address) != uid {
-            out.push(format!("{key} reports {name}, whose claimRef does not carry its uid"));
+            out.push(format!(
+                "{key} reports {name}, whose claimRef does not carry its uid"
+            ));
         }
         if !address.metadata.has_finalizer(names::ADDRESS_PROTECTION) {
             out.push(format!("{key} reports {name}, which is not protected (R2)"));

@@ -17,6 +17,9 @@ use crate::store::Revision;
 use available::Available;
 use waiting::Waiting;
 
+/// The objects that a pass looks at, each with the revision that was observed.
+pub(super) type Around = BTreeMap<Key, Option<Revision>>;
+
 /// The cache of the binding core.
 #[derive(Default)]
 pub struct Cache {
@@ -284,6 +287,42 @@ impl Cache {
             grace,
             now,
         })
+    }
+
+    /// All that a pass over this work looks at, by revision, to tell whether it has moved.
+    pub(super) fn around(&self, work: &Work) -> Around {
+        let mut around = Around::new();
+        let mut note_address = |name: &str| {
+            let revision = self
+                .addresses
+                .get(name)
+                .and_then(|a| a.metadata.resource_version);
+            around.insert(Key::address(name), revision);
+        };
+        let key = match work {
+            Work::Claim(key) => {
+                self.named_by(key).for_each(|(_, name)| note_address(name));
+                Some(key.clone())
+            }
+            Work::Address(name) => {
+                note_address(name);
+                let address = self.addresses.get(name);
+                address
+                    .and_then(|a| a.spec.claim_ref.as_ref())
+                    .map(|r| r.key())
+            }
+        };
+        let claim = key.as_ref().and_then(|key| self.claims.get(key));
+        if let (Work::Claim(_), Some(claim)) = (work, claim) {
+            let status = claim.status.iter();
+            let named = status.flat_map(|s| s.addresses.iter().chain(&s.lost_addresses));
+            named.for_each(|entry| note_address(&entry.name));
+            note_address(&claim.spec.address_name);
+        }
+        if let Some(key) = key {
+            around.insert(key, claim.and_then(|c| c.metadata.resource_version));
+        }
+        around
     }
 
     /// The addresses of a claim's own group: those that name it with its uid or without any.
