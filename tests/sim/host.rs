@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ipledger_core::api::Kind;
-use ipledger_core::runtime::{Change, Clock, Mirror, Next, Pass, Progress, Reconciler, WorkQueue};
+use ipledger_core::runtime::{Change, Clock, Mirror, Pass, Progress, Reconciler, WorkQueue};
 use ipledger_core::store::ListPage;
 
 use crate::clock::ProcessClock;
@@ -26,13 +26,7 @@ pub trait Process {
     fn clock(&self) -> &Arc<ProcessClock>;
     fn feeds(&mut self) -> &mut [Feed];
     /// One step of the feed of this number.
-    fn feed_step(
-        &mut self,
-        feed: usize,
-        ledger: &Ledger,
-        pages: usize,
-        old: Option<&Vec<ListPage>>,
-    );
+    fn feed_step(&mut self, feed: usize, ledger: &Ledger, page: usize, old: Option<&ListPage>);
     /// Delivers the last event of the feed once more.
     fn feed_repeat(&mut self, feed: usize);
     /// Whether a pass could be started now.
@@ -123,30 +117,9 @@ impl<R: Reconciler> Host<R> {
         self.progress.advance(kind, revision);
     }
 
-    /// As the controller books the end of a pass.
     fn finish(&mut self, key: R::Key, pass: Pass<R::Key>) {
         let now = self.clock.monotonic();
-        let kinds = self.reconciler.kinds();
-        let wrote: Vec<_> = pass
-            .wrote
-            .into_iter()
-            .filter(|(k, _)| kinds.contains(k))
-            .collect();
-        self.queue.hold(&key, &wrote);
-        match pass.next {
-            Next::Wait => self.queue.succeeded(&key),
-            Next::After(wait) => {
-                self.queue.succeeded(&key);
-                self.queue.add_after(&key, now.saturating_add(wait));
-            }
-            Next::Again => {
-                self.queue.retry_soon(&key, now);
-            }
-            Next::Failed(_) => {
-                self.queue.retry(&key, now);
-            }
-        }
-        self.queue.done(&key);
+        self.queue.book(&key, &pass, self.reconciler.kinds(), now);
         for other in &pass.wake {
             self.queue.add(other);
         }
@@ -170,15 +143,9 @@ impl<R: Reconciler> Process for Host<R> {
         &mut self.feeds
     }
 
-    fn feed_step(
-        &mut self,
-        feed: usize,
-        ledger: &Ledger,
-        pages: usize,
-        old: Option<&Vec<ListPage>>,
-    ) {
+    fn feed_step(&mut self, feed: usize, ledger: &Ledger, page: usize, old: Option<&ListPage>) {
         let kind = self.feeds[feed].kind;
-        let changes = match self.feeds[feed].step(ledger, pages, old) {
+        let changes = match self.feeds[feed].step(ledger, page, old) {
             Delivery::Nothing => return,
             Delivery::Listing(listing) => self.mirror.replace(kind, listing),
             Delivery::Event(event) => self.mirror.apply(kind, &event),

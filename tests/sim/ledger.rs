@@ -8,7 +8,7 @@ use futures::FutureExt;
 use ipledger_core::api::{Key, Kind, Object, Resource, ResourceSpec};
 use ipledger_core::store::{
     Deletion, ListOptions, ListPage, MemoryStore, Part, Preconditions, ReadAt, Revision, Store,
-    StoreError, WatchFrom, WatchOptions, WatchStream,
+    StoreError, WatchOptions, WatchStream,
 };
 
 use crate::clock::Time;
@@ -66,7 +66,7 @@ impl Ledger {
     pub fn execute(&self, who: Who, request: &Request) -> Answer {
         match request {
             Request::Get(key) => Answer::Object(self.get(key)),
-            Request::List(kind, options) => Answer::Page(now(self.store.list(*kind, options))),
+            Request::List(kind, options) => Answer::Page(self.list(*kind, options)),
             Request::Barrier(kind) => Answer::Revision(now(self.store.barrier(*kind))),
             Request::Create(object) => Answer::Object(self.create(who, object.clone())),
             Request::Update(object, part) => {
@@ -151,33 +151,29 @@ impl Ledger {
         next != object && self.update(who, next, part).is_ok()
     }
 
-    /// Follows a kind from a revision on.
-    pub fn watch(&self, kind: Kind, after: Revision) -> Result<WatchStream, StoreError> {
-        now(self
-            .store
-            .watch(kind, &WatchOptions::all(WatchFrom::After(after))))
+    /// Follows a kind.
+    pub fn watch(&self, kind: Kind, options: &WatchOptions) -> Result<WatchStream, StoreError> {
+        now(self.store.watch(kind, options))
     }
 
-    /// All objects of a kind as they are now, in pages.
-    pub fn pages(&self, kind: Kind, limit: usize) -> Vec<ListPage> {
-        let mut options = ListOptions {
-            limit: Some(limit),
+    /// One page of the objects of a kind.
+    pub fn list(&self, kind: Kind, options: &ListOptions) -> Result<ListPage, StoreError> {
+        now(self.store.list(kind, options))
+    }
+
+    /// The first page of the objects of a kind as they are now.
+    pub fn first_page(&self, kind: Kind, limit: usize) -> ListPage {
+        let limit = Some(limit);
+        let options = ListOptions {
+            limit,
             ..ListOptions::default()
         };
-        let mut pages = Vec::new();
-        loop {
-            let page = now(self.store.list(kind, &options)).expect("the history is long enough");
-            options.continue_token = page.continue_token.clone();
-            pages.push(page);
-            if options.continue_token.is_none() {
-                return pages;
-            }
-        }
+        self.list(kind, &options).expect("a listing of now")
     }
 
     /// The newest revision.
     pub fn revision(&self) -> Revision {
-        self.pages(Kind::IPAddressClass, 1)[0].revision
+        self.first_page(Kind::IPAddressClass, 1).revision
     }
 
     /// Tells every watch how far it is.

@@ -15,6 +15,8 @@ mod differential;
 mod feed;
 mod host;
 mod ledger;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod oracle;
 mod rng;
 mod run;
@@ -57,6 +59,14 @@ struct Options {
     /// Run each seed once instead of comparing two runs of it.
     #[arg(long)]
     once: bool,
+    /// Run the seeded bugs instead, all or the one of this name: each has to be caught.
+    #[cfg(feature = "mutants")]
+    #[arg(long, num_args = 0..=1)]
+    mutants: Option<Option<String>>,
+    /// Put this seeded bug into the one seed or script.
+    #[cfg(feature = "mutants")]
+    #[arg(long)]
+    mutant: Option<String>,
 }
 
 /// What has failed once; it runs first for ever.
@@ -64,6 +74,13 @@ const KEPT: &str = include_str!("seeds.txt");
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    #[cfg(feature = "mutants")]
+    if let Some(only) = &options.mutants {
+        let well = mutants::all(options.threads, options.steps, only.as_deref());
+        return ExitCode::from(u8::from(!well));
+    }
+    #[cfg(feature = "mutants")]
+    mutants::put_in(options.mutant.as_deref());
     let one = match (options.seed, options.script) {
         (Some(seed), _) => Some(Job::Seed {
             seed,

@@ -10,6 +10,7 @@ use super::cache::Around;
 use super::{Cache, Change, Clock, EventSink, Next, Pass, Progress, Reconciler};
 use crate::api::{Key, Kind, Resource, ResourceSpec};
 use crate::binding::{Facts, Need, Plan, Step, Write, address, claim};
+use crate::mutant::{Mutant, active};
 use crate::store::{Deletion, ErrorClass, Part, ReadAt, Revision, Store, StoreError, StoreExt};
 
 /// What a pass of the binding core is about.
@@ -109,7 +110,8 @@ impl Binder {
         asked: &Option<Around>,
     ) -> Option<(Step, Vec<String>)> {
         let mut cache = self.cache();
-        if asked.as_ref().is_some_and(|a| *a != cache.around(work)) {
+        let moved = asked.as_ref().is_some_and(|a| *a != cache.around(work));
+        if moved && !active(Mutant::ReadsKeptForEver) {
             facts.forget_reads();
         }
         let facts = &*facts;
@@ -191,7 +193,8 @@ impl Binder {
             }
         }
         let around = self.cache().around(work);
-        if asked.as_ref().is_some_and(|a| *a != around) {
+        let moved = asked.as_ref().is_some_and(|a| *a != around);
+        if moved && !active(Mutant::ReadsKeptForEver) {
             facts.forget_reads();
         }
         *asked = Some(around);
@@ -246,6 +249,9 @@ impl Binder {
                 Err(e) => {
                     tracing::debug!(object = %write.key(), error = %e, "a write did not succeed");
                     outcome.failure = Some(e);
+                    if active(Mutant::GoesOnAfterFailure) {
+                        continue;
+                    }
                     return outcome;
                 }
             }
@@ -267,6 +273,9 @@ impl Binder {
             Write::DeleteAddress { key, preconditions } => {
                 let mut preconditions = preconditions.clone();
                 preconditions.revision = revisions.get(key).copied().or(preconditions.revision);
+                if active(Mutant::DeletesBlindly) {
+                    preconditions = Default::default();
+                }
                 let gone = self.store.delete(key, &preconditions).await?;
                 let (Deletion::Finalizing(object) | Deletion::Gone(object)) = gone;
                 return Ok(object.revision().unwrap_or_default());

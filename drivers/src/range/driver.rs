@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use ipledger_core::api::{
     ClaimPhase, IPAddress, IPAddressClaim, Key, Kind, Resource, ResourceSpec,
 };
+use ipledger_core::mutant::{Mutant, active};
 use ipledger_core::runtime::{Change, Clock, Next, Pass, Reconciler};
 use ipledger_core::store::{ErrorClass, Part, ReadAt, Revision, Store, StoreError, StoreExt};
 
@@ -82,7 +83,7 @@ impl RangeDriver {
             Some((claim, Decision::Nothing)) => self.annotate(&claim, None).await,
             Some((claim, Decision::Refuse(refusal))) => self.annotate(&claim, Some(&refusal)).await,
             Some((claim, Decision::Create { addresses, verify })) => {
-                let check = if verify {
+                let check = if verify && !active(Mutant::ServesWithoutLook) {
                     self.still_wanted(&claim).await
                 } else {
                     None
@@ -152,7 +153,9 @@ impl RangeDriver {
                 Creation::Done(stored.metadata.resource_version)
             }
             Err(StoreError::AlreadyExists { key, .. }) => self.holder(claim, &key).await,
-            Err(e) if e.class() == ErrorClass::Unknown => Creation::Unknown(e),
+            Err(e) if e.class() == ErrorClass::Unknown && !active(Mutant::TimeOutIsFailure) => {
+                Creation::Unknown(e)
+            }
             Err(e) => Creation::Failed(e),
         }
     }
@@ -172,7 +175,7 @@ impl RangeDriver {
                     .spec
                     .claim_ref
                     .as_ref()
-                    .is_some_and(|r| r.uid == claim.uid()) =>
+                    .is_some_and(|r| r.uid == claim.uid() || active(Mutant::AnyHolderIsDone)) =>
             {
                 Creation::Done(object.revision())
             }

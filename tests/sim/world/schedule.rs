@@ -270,7 +270,7 @@ impl World {
         match trouble {
             Trouble::Restart => self.restart(n),
             Trouble::Pause => self.paused[n] = self.ticks + self.rng.between(20, 400) as u64,
-            Trouble::Break => self.processes[n].feeds()[f].resume(&self.ledger),
+            Trouble::Break => self.processes[n].feeds()[f].resume(),
             Trouble::Relist => self.processes[n].feeds()[f].relist(),
             Trouble::Repeat => self.processes[n].feed_repeat(f),
             Trouble::Stall => {
@@ -286,8 +286,8 @@ impl World {
             Trouble::Compact => self.ledger.compact(),
             Trouble::Remember => {
                 for kind in Kind::ALL {
-                    let pages = self.ledger.pages(kind, self.config.page);
-                    self.old.insert(kind, pages);
+                    let page = self.ledger.first_page(kind, self.config.page);
+                    self.old.insert(kind, page);
                 }
             }
             Trouble::Resync => self.processes[n].resync(),
