@@ -61,7 +61,6 @@ pub enum Mutant {
     // Range driver.
     StartIgnoresWhatExists,
     TimeOutIsFailure,
-    AnyHolderIsDone,
     HalfADual,
     ServesWithoutLook,
     EditUnheard,

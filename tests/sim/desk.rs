@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ipledger_core::api::{Key, Kind, Object};
@@ -76,11 +77,36 @@ impl Answer {
     }
 }
 
-/// Who asks: a process (by its number) and the pass within which it asks.
+/// How far a process has seen each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sight([Revision; Kind::ALL.len()]);
+
+impl Sight {
+    pub fn new(reached: impl Fn(Kind) -> Revision) -> Sight {
+        Sight(Kind::ALL.map(reached))
+    }
+
+    pub fn of(&self, kind: Kind) -> Revision {
+        let at = Kind::ALL.iter().position(|k| *k == kind);
+        at.map(|at| self.0[at]).unwrap_or_default()
+    }
+}
+
+/// Who asks: a process (by its number, and how often it has started) and the pass within which it
+/// asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     pub process: usize,
+    pub life: u64,
+    /// When it has started.
+    pub born: Duration,
     pub pass: u64,
+    /// What it had seen when the pass began.
+    pub since: Sight,
+    /// What it has seen now.
+    pub now: Sight,
+    /// Whether the process makes one pass at a time.
+    pub alone: bool,
 }
 
 /// How far a request has come.

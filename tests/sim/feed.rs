@@ -1,6 +1,8 @@
 //! How one process follows one kind, one page and one event at a time, as slowly and as brokenly as
 //! the scheduler wants. What is asked for is up to the shipped [`Course`].
 
+use std::collections::VecDeque;
+
 use futures::{FutureExt, StreamExt};
 use ipledger_core::api::Kind;
 use ipledger_core::runtime::{Ask, Course, Listing};
@@ -8,13 +10,17 @@ use ipledger_core::store::{ListPage, StoreError, WatchEvent, WatchStream};
 
 use crate::ledger::Ledger;
 
+/// How far back an event may be delivered twice.
+const REPEATABLE: usize = 6;
+
 /// One kind of one process.
 pub struct Feed {
     pub kind: Kind,
     course: Course,
     stream: Option<WatchStream>,
     next: Option<WatchEvent>,
-    last: Option<WatchEvent>,
+    /// The last few events that were delivered.
+    last: VecDeque<WatchEvent>,
     /// Nothing is delivered before this step.
     pub stalled_until: u64,
 }
@@ -34,7 +40,7 @@ impl Feed {
             course: Course::new(kind),
             stream: None,
             next: None,
-            last: None,
+            last: VecDeque::new(),
             stalled_until: 0,
         }
     }
@@ -68,7 +74,8 @@ impl Feed {
         self.fill();
         if let Some(event) = self.next.take() {
             self.course.event(&event);
-            self.last = Some(event.clone());
+            self.last.push_front(event.clone());
+            self.last.truncate(REPEATABLE);
             return Delivery::Event(event);
         }
         if self.stream.is_some() {
@@ -108,8 +115,9 @@ impl Feed {
         }
     }
 
-    /// The last event, to be delivered twice.
-    pub fn repeated(&self) -> Option<WatchEvent> {
-        self.last.clone().filter(|_| self.stream.is_some())
+    /// One of the last events, to be delivered twice.
+    pub fn repeated(&self, back: usize) -> Option<WatchEvent> {
+        let event = self.last.get(back % self.last.len().max(1));
+        event.filter(|_| self.stream.is_some()).cloned()
     }
 }

@@ -12,7 +12,7 @@ use ipledger_core::runtime::{Change, Clock, Mirror, Pass, Progress, Reconciler, 
 use ipledger_core::store::ListPage;
 
 use crate::clock::ProcessClock;
-use crate::desk::{Caller, Client, Desk};
+use crate::desk::{Caller, Client, Desk, Sight};
 use crate::feed::{Delivery, Feed};
 use crate::ledger::{Ledger, Who};
 
@@ -27,8 +27,8 @@ pub trait Process {
     fn feeds(&mut self) -> &mut [Feed];
     /// One step of the feed of this number.
     fn feed_step(&mut self, feed: usize, ledger: &Ledger, page: usize, old: Option<&ListPage>);
-    /// Delivers the last event of the feed once more.
-    fn feed_repeat(&mut self, feed: usize);
+    /// Delivers one of the last events of the feed once more.
+    fn feed_repeat(&mut self, feed: usize, back: usize);
     /// Whether a pass could be started now.
     fn can_start(&mut self) -> bool;
     /// Starts a pass; names it.
@@ -47,6 +47,7 @@ pub trait Process {
 
 struct InWork<K> {
     pass: u64,
+    since: Sight,
     key: K,
     future: Pin<Box<dyn Future<Output = Pass<K>> + Send>>,
 }
@@ -67,6 +68,10 @@ pub struct Host<R: Reconciler> {
     feeds: Vec<Feed>,
     in_work: Vec<InWork<R::Key>>,
     last_pass: u64,
+    /// How often it has started.
+    life: u64,
+    /// When it has started.
+    born: Duration,
 }
 
 impl<R: Reconciler> Host<R> {
@@ -97,7 +102,13 @@ impl<R: Reconciler> Host<R> {
             queue: WorkQueue::new(),
             in_work: Vec::new(),
             last_pass: 0,
+            life: 0,
+            born: Duration::ZERO,
         }
+    }
+
+    fn sight(&self) -> Sight {
+        Sight::new(|kind| self.mirror.reached(kind))
     }
 
     fn is_synced(&self) -> bool {
@@ -154,9 +165,9 @@ impl<R: Reconciler> Process for Host<R> {
         self.poke();
     }
 
-    fn feed_repeat(&mut self, feed: usize) {
+    fn feed_repeat(&mut self, feed: usize, back: usize) {
         let kind = self.feeds[feed].kind;
-        if let Some(event) = self.feeds[feed].repeated() {
+        if let Some(event) = self.feeds[feed].repeated(back) {
             let changes = self.mirror.apply(kind, &event);
             self.observe(kind, &changes);
         }
@@ -178,7 +189,13 @@ impl<R: Reconciler> Process for Host<R> {
         let name = key.to_string();
         // No two passes of the world have one number.
         let pass = self.last_pass * 64 + self.number as u64;
-        self.in_work.push(InWork { pass, key, future });
+        let since = self.sight();
+        self.in_work.push(InWork {
+            pass,
+            since,
+            key,
+            future,
+        });
         self.poke();
         Some(name)
     }
@@ -186,10 +203,19 @@ impl<R: Reconciler> Process for Host<R> {
     fn poke(&mut self) {
         let mut done = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
+        let caller = Caller {
+            process: self.number,
+            life: self.life,
+            born: self.born,
+            now: self.sight(),
+            alone: self.workers == 1,
+            ..Caller::default()
+        };
         self.in_work.retain_mut(|work| {
             self.desk.enter(Caller {
-                process: self.number,
                 pass: work.pass,
+                since: work.since,
+                ..caller
             });
             match work.future.as_mut().poll(&mut context) {
                 Poll::Pending => true,
@@ -217,6 +243,8 @@ impl<R: Reconciler> Process for Host<R> {
 
     fn restart(&mut self) {
         self.in_work.clear();
+        self.life += 1;
+        self.born = self.clock.monotonic();
         self.progress = Progress::new();
         let client = Arc::new(Client(self.desk.clone()));
         self.reconciler = Arc::new((self.make)(

@@ -12,7 +12,7 @@ use ipledger_core::store::{
 };
 
 use crate::clock::Time;
-use crate::desk::{Answer, Request};
+use crate::desk::{Answer, Caller, Request};
 use crate::oracle::{Oracle, Thing, Verb, Written};
 
 /// Who writes.
@@ -35,6 +35,7 @@ pub enum Who {
 pub struct Ledger {
     store: MemoryStore,
     oracle: Arc<Mutex<Oracle>>,
+    time: Time,
 }
 
 /// Everything in memory is ready at once.
@@ -46,13 +47,15 @@ fn now<T>(work: impl Future<Output = T>) -> T {
 impl Ledger {
     pub fn new(time: Time) -> Ledger {
         let last = AtomicU64::new(0);
+        let clock = time.clone();
         let store = MemoryStore::new(
-            move || time.wall(0),
+            move || clock.wall(0),
             move || format!("u{:04}", last.fetch_add(1, Ordering::Relaxed) + 1),
         );
         Ledger {
             store,
             oracle: Arc::default(),
+            time,
         }
     }
 
@@ -62,8 +65,15 @@ impl Ledger {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries a request out.
-    pub fn execute(&self, who: Who, request: &Request) -> Answer {
+    /// Carries the request of a pass out.
+    pub fn execute(&self, who: Who, by: Caller, request: &Request) -> Answer {
+        self.oracle().begin(by);
+        let answer = self.carry_out(who, request);
+        self.oracle().end(request, &answer);
+        answer
+    }
+
+    fn carry_out(&self, who: Who, request: &Request) -> Answer {
         match request {
             Request::Get(key) => Answer::Object(self.get(key)),
             Request::List(kind, options) => Answer::Page(self.list(*kind, options)),
@@ -118,7 +128,9 @@ impl Ledger {
 
     fn saw(&self, who: Who, verb: Verb, stored: &Object, gone: bool) {
         let thing = Thing::decode(stored).expect("the simulation writes well-formed objects");
-        self.oracle().written(&Written {
+        let mut oracle = self.oracle();
+        oracle.time = self.time.now();
+        oracle.written(&Written {
             who,
             verb,
             revision: stored.revision().unwrap_or_default(),

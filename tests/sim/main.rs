@@ -76,7 +76,12 @@ fn main() -> ExitCode {
     let options = Options::parse();
     #[cfg(feature = "mutants")]
     if let Some(only) = &options.mutants {
-        let well = mutants::all(options.threads, options.steps, only.as_deref());
+        let well = mutants::all(
+            options.threads,
+            options.seeds,
+            options.steps,
+            only.as_deref(),
+        );
         return ExitCode::from(u8::from(!well));
     }
     #[cfg(feature = "mutants")]

@@ -175,7 +175,7 @@ impl RangeDriver {
                     .spec
                     .claim_ref
                     .as_ref()
-                    .is_some_and(|r| r.uid == claim.uid() || active(Mutant::AnyHolderIsDone)) =>
+                    .is_some_and(|r| r.uid == claim.uid()) =>
             {
                 Creation::Done(object.revision())
             }

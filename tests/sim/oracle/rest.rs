@@ -448,7 +448,7 @@ impl Oracle {
 }
 
 /// Whether an address can be matched with any claim of its class and family.
-fn is_free(address: &IPAddress) -> bool {
+pub(super) fn is_free(address: &IPAddress) -> bool {
     address.spec.claim_ref.is_none()
         && address.phase() == Some(AddressPhase::Available)
         && !address.metadata.is_deleting()

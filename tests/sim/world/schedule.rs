@@ -53,7 +53,10 @@ impl World {
         };
         let weights = [
             of(!asked.is_empty(), 30),
-            of(!abandoned.is_empty(), if faults { 2 } else { 30 }),
+            of(
+                !abandoned.is_empty(),
+                if faults { self.config.late_rate } else { 30 },
+            ),
             of(!applied.is_empty(), 30),
             of(!feeds.is_empty(), self.config.delivery_rate),
             of(!idle_workers.is_empty(), 15),
@@ -142,6 +145,8 @@ impl World {
             .then(|| self.rng.weighted(&self.config.faults))
             .flatten()
             .map(|i| Fault::ALL[i]);
+        let who = self.processes[n].who();
+        self.ledger.oracle().asked(who, op.caller, &op.request);
         self.coverage
             .asked(self.processes[n].who(), &op, &self.ledger.oracle());
         if let Some(fault) = fault {
@@ -161,8 +166,11 @@ impl World {
             }
             Some(Fault::Late) if op.request.is_write() => {
                 self.log(&op, "is lost or late");
-                self.desk
-                    .answer_and_abandon(id, Answer::failure(&op.request, unknown()));
+                let answer = Answer::failure(&op.request, unknown());
+                self.ledger
+                    .oracle()
+                    .heard(who, op.caller, &op.request, &answer);
+                self.desk.answer_and_abandon(id, answer);
                 self.processes[n].poke();
             }
             Some(Fault::AnswerLost) if op.request.is_write() => {
@@ -183,6 +191,9 @@ impl World {
                     self.overtake(&op);
                 }
                 let answer = self.apply(&op);
+                self.ledger
+                    .oracle()
+                    .heard(who, op.caller, &op.request, &answer);
                 if self.rng.chance(400) {
                     self.desk.set(id, State::Applied(answer));
                 } else {
@@ -194,7 +205,7 @@ impl World {
 
     fn apply(&mut self, op: &Op) -> Answer {
         let (who, _) = self.who(op);
-        let answer = self.ledger.execute(who, &op.request);
+        let answer = self.ledger.execute(who, op.caller, &op.request);
         let outcome = match answer.error() {
             None => "is done".to_owned(),
             Some(error) => format!("fails: {error}"),
@@ -211,6 +222,11 @@ impl World {
     }
 
     fn answer(&mut self, id: u64, answer: Answer) {
+        let op = self.desk.op(id);
+        let (who, _) = self.who(&op);
+        self.ledger
+            .oracle()
+            .heard(who, op.caller, &op.request, &answer);
         self.desk.set(id, State::Applied(answer));
         self.deliver(id);
     }
@@ -272,10 +288,19 @@ impl World {
             Trouble::Pause => self.paused[n] = self.ticks + self.rng.between(20, 400) as u64,
             Trouble::Break => self.processes[n].feeds()[f].resume(),
             Trouble::Relist => self.processes[n].feeds()[f].relist(),
-            Trouble::Repeat => self.processes[n].feed_repeat(f),
+            Trouble::Repeat => {
+                let back = self.rng.below(6);
+                self.processes[n].feed_repeat(f, back);
+            }
             Trouble::Stall => {
                 let until = self.ticks + self.rng.between(20, 400) as u64;
-                self.processes[n].feeds()[f].stalled_until = until;
+                let hides = self.rng.chance(400);
+                let feed = &mut self.processes[n].feeds()[f];
+                feed.stalled_until = until;
+                if hides {
+                    // What happens meanwhile is never shown, only what it leads to.
+                    feed.relist();
+                }
             }
             Trouble::Jump => {
                 // Farther than a cool-down is allowed to take, or the world would wait for it.
