@@ -130,6 +130,8 @@ pub struct Op {
     /// Which write of its pass it is, from 0; meaningless for reads.
     pub index: usize,
     pub state: State,
+    /// It does not arrive before this moment of the schedule.
+    pub not_before: u64,
 }
 
 /// All requests in flight.
@@ -181,7 +183,7 @@ impl Desk {
     }
 
     /// The caller goes on as if its outcome were unknown, while the request is still on its way.
-    pub fn answer_and_abandon(&self, id: u64, answer: Answer) {
+    pub fn answer_and_abandon(&self, id: u64, answer: Answer, not_before: u64) {
         let mut inner = self.lock();
         let Some(op) = inner.ops.get_mut(&id) else {
             return;
@@ -189,6 +191,7 @@ impl Desk {
         let mut rest = op.clone();
         op.state = State::Answered(answer);
         rest.state = State::Abandoned;
+        rest.not_before = not_before;
         inner.last += 1;
         let last = inner.last;
         inner.ops.insert(last, rest);
@@ -216,6 +219,7 @@ impl Desk {
                 request,
                 index,
                 state: State::Asked,
+                not_before: 0,
             },
         );
         Asking {

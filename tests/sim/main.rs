@@ -117,8 +117,12 @@ fn replay(job: Job) -> bool {
         println!("{}", world.show());
     }
     match &result {
-        Ok(()) => println!("{job}: nothing is wrong"),
-        Err(what) => println!("{job}: {what}"),
+        Ok(()) => {
+            println!("{job}: nothing is wrong\ntest result: ok. 1 passed; 0 failed; 0 ignored")
+        }
+        Err(what) => {
+            println!("{job}: {what}\ntest result: FAILED. 0 passed; 1 failed; 0 ignored");
+        }
     }
     result.is_ok()
 }

@@ -67,9 +67,22 @@ impl Assignment {
     }
 }
 
-/// Whether the claim was wholly bound once, so that its status decides which address counts.
+/// Whether the claim was wholly bound once, so that its status decides which address counts. A status
+/// without a phase, which somebody has wiped in part, says so if it names something lost or an
+/// address of every family.
 pub(super) fn is_decided(claim: &IPAddressClaim) -> bool {
-    matches!(claim.phase(), Some(ClaimPhase::Bound | ClaimPhase::Lost))
+    match claim.phase() {
+        Some(ClaimPhase::Bound | ClaimPhase::Lost) => true,
+        Some(ClaimPhase::Pending) => false,
+        None => {
+            let names_lost = claim
+                .status
+                .as_ref()
+                .is_some_and(|s| !s.lost_addresses.is_empty());
+            let mut families = claim.spec.family.families().iter();
+            names_lost || families.all(|family| reported_for(claim, *family).is_some())
+        }
+    }
 }
 
 /// The addresses that the claim's status names: first those held, then those lost.

@@ -7,8 +7,8 @@ use super::held::{claim_ref, holder_uid, is_given_up, is_matchable, mark_bound, 
 use super::status::{self, Findings};
 use super::{ClaimView, Event, EventKind, Need, Plan, Resolution, Step, Write, reclaim, surplus};
 use crate::api::{
-    AddressPhase, ClaimFamily, ClaimPhase, IPAddress, IPAddressClaim, IPAddressClass, Key, Kind,
-    find_condition, names,
+    AddressPhase, ClaimFamily, ClaimPhase, ConditionStatus, IPAddress, IPAddressClaim,
+    IPAddressClass, Key, Kind, find_condition, names,
 };
 use crate::mutant::{Mutant, active, either};
 use crate::net::Family;
@@ -61,6 +61,11 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
     if !assignment.missing().is_empty() && !assignment.has_lost() && !was_bound {
         if claim.spec.address_name.is_empty() {
             class_consulted = obstacle.is_none();
+        }
+        // Views of different age would take turns in saying that there is a class and that there is
+        // none: whoever contradicts what is said already proves it first.
+        if class_consulted && contradicts(view, claim) && !view.classes_current {
+            return Err(vec![Need::Barrier(Kind::IPAddressClass)]);
         }
         if obstacle.is_none() {
             let found = matches(view, claim, &assignment);
@@ -131,6 +136,12 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
         return surplus::plan(view, claim, &assignment);
     }
     Ok(plan)
+}
+
+/// Whether the class resolves now and did not as the claim's status has it, or the other way round.
+fn contradicts(view: &ClaimView, claim: &IPAddressClaim) -> bool {
+    find_condition(claim.conditions(), condition::CLASS_RESOLVED)
+        .is_some_and(|said| (said.status == ConditionStatus::True) != view.class.class().is_some())
 }
 
 /// Why the spec itself keeps the claim from being bound (R9).

@@ -127,7 +127,7 @@ pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
             has_extra(c, &oracle.addresses)
         })
     };
-    let claim = match extra.filter(|_| rng.chance(600)) {
+    let claim = match extra.filter(|_| rng.chance(750)) {
         Some(claim) => claim,
         None => one_of(rng, ledger.oracle().claims.values(), |_| true)?,
     };

@@ -113,7 +113,7 @@ struct History {
     born: BTreeMap<String, Revision>,
     /// Until when an address of the family named the claim and was then changed.
     named_until: BTreeMap<(Key, Family), Revision>,
-    /// Since when each address (by uid) names what it names, and the claim of that name is as it is.
+    /// Since when each address (by uid) names what it names.
     orphaned: BTreeMap<String, Duration>,
     /// When an address (by name) went last.
     went: BTreeMap<String, Revision>,
@@ -254,18 +254,18 @@ impl Oracle {
         }
         if w.gone {
             h.died.insert(uid.clone(), w.revision);
-            for address in self.addresses.values() {
-                let r = address.spec.claim_ref.as_ref();
-                if r.is_some_and(|r| r.key() == w.key) {
-                    h.orphaned.insert(address.metadata.uid.clone(), self.time);
-                }
-            }
         }
         if w.who != Who::Core {
             if before.is_some_and(|b| b.status != now.status) {
                 h.wiped.insert(uid.clone());
                 h.tampered.insert(uid.clone());
-                let of_claim = |(u, _): &(String, Family)| u == uid;
+                // A status that lost its phase alone still decides (R5).
+                let named = |c: &IPAddressClaim| {
+                    let status = c.status.as_ref();
+                    status.map(|s| (s.addresses.clone(), s.lost_addresses.clone()))
+                };
+                let decides = before.is_some_and(|b| is_decided(b) && named(b) == named(now));
+                let of_claim = |(u, _): &(String, Family)| u == uid && !decides;
                 let settled: Vec<_> = h.settled.keys().filter(|k| of_claim(k)).cloned().collect();
                 for place in settled {
                     if let Some(name) = h.settled.remove(&place) {
@@ -274,6 +274,7 @@ impl Oracle {
                 }
             }
             if before.is_some_and(|b| b.spec != now.spec) {
+                h.settled.retain(|(u, _), _| u != uid);
                 h.settled_before_wipe.retain(|(u, _), _| u != uid);
             }
             let had = before.is_some_and(|b| b.metadata.has_finalizer(names::CLAIM_PROTECTION));
@@ -474,9 +475,27 @@ fn serves(address: &IPAddress, claim: &IPAddressClaim) -> bool {
         && !is_parked(address, &claim.metadata.uid)
 }
 
-/// Whether the claim was wholly bound once.
+/// Whether the claim was wholly bound once: its phase says so, or, where that was wiped, what its
+/// status names (R5).
 fn is_decided(claim: &IPAddressClaim) -> bool {
-    matches!(claim.phase(), Some(ClaimPhase::Bound | ClaimPhase::Lost))
+    let Some(status) = &claim.status else {
+        return false;
+    };
+    let asked = claim.spec.family.families().iter();
+    match status.phase {
+        Some(phase) => phase != ClaimPhase::Pending,
+        None => {
+            let named: Vec<_> = status
+                .addresses
+                .iter()
+                .map(|e| family_of(&e.address))
+                .collect();
+            let lost = !status.lost_addresses.is_empty();
+            lost || asked
+                .into_iter()
+                .all(|family| named.contains(&Some(*family)))
+        }
+    }
 }
 
 /// Whether the claim's status names another address of this family, or the claim does not ask for

@@ -361,6 +361,21 @@ impl Oracle {
         };
         // After a wipe a barrier says more than a read.
         let current = pass.barriers.contains_key(&Kind::IPAddress);
+        let class_is_read = pass.reads.keys().any(|k| k.kind == Kind::IPAddressClass)
+            || pass.barriers.contains_key(&Kind::IPAddressClass);
+        let resolved = |claim: &IPAddressClaim| {
+            let said = find_condition(claim.conditions(), names::condition::CLASS_RESOLVED);
+            said.map(|c| c.status)
+        };
+        if let (Some(was), Some(is)) = (resolved(before), resolved(now))
+            && was != is
+            && !class_is_read
+        {
+            out.push(format!(
+                "{} contradicts what was said of its class without proof (R3)",
+                w.key
+            ));
+        }
         let read = |name: &str| current || pass.reads.contains_key(&Key::address(name));
         for entry in &status.lost_addresses {
             if reports(before, &entry.name) && !read(&entry.name) {
@@ -380,6 +395,7 @@ impl Oracle {
             }
         }
         let wiped = before.phase().is_none()
+            && !super::is_decided(before)
             && before.metadata.has_finalizer(protection)
             && !pass.protected.contains(uid);
         if wiped {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use ipledger_core::api::Kind;
-use ipledger_core::store::{Part, StoreError};
+use ipledger_core::api::{IPAddress, Kind};
+use ipledger_core::store::{Part, Preconditions, StoreError};
 
 use super::World;
 use crate::actors;
 use crate::config::{Fault, Trouble};
-use crate::desk::{Answer, Op, State};
+use crate::desk::{Answer, Op, Request, State};
 use crate::ledger::Who;
 
 impl World {
@@ -16,7 +16,10 @@ impl World {
     pub(super) fn tick(&mut self, faults: bool) -> bool {
         self.ticks += 1;
         let asked = self.desk.find(|op| matches!(op.state, State::Asked));
-        let abandoned = self.desk.find(|op| matches!(op.state, State::Abandoned));
+        let now = self.ticks;
+        let abandoned = self
+            .desk
+            .find(|op| matches!(op.state, State::Abandoned) && (!faults || op.not_before <= now));
         let paused: Vec<bool> = self
             .paused
             .iter()
@@ -170,7 +173,14 @@ impl World {
                 self.ledger
                     .oracle()
                     .heard(who, op.caller, &op.request, &answer);
-                self.desk.answer_and_abandon(id, answer);
+                let wait = if self.rng.chance(300) {
+                    self.rng.between(50, 400)
+                } else {
+                    0
+                };
+                let not_before = self.ticks + wait as u64;
+                self.desk.answer_and_abandon(id, answer, not_before);
+                self.give_up_waiting(&op);
                 self.processes[n].poke();
             }
             Some(Fault::AnswerLost) if op.request.is_write() => {
@@ -200,6 +210,26 @@ impl World {
                     self.answer(id, answer);
                 }
             }
+        }
+    }
+
+    /// While a binding is on its way and nobody knows, its claim may be deleted.
+    fn give_up_waiting(&mut self, op: &Op) {
+        let Request::Update(object, Part::Main) = &op.request else {
+            return;
+        };
+        let claim_ref = IPAddress::from_object(object)
+            .ok()
+            .and_then(|a| a.spec.claim_ref);
+        if let Some(r) = claim_ref
+            && self.config.act_rate > 0
+            && self.rng.chance(250)
+        {
+            let key = r.key();
+            let done = self
+                .ledger
+                .delete(Who::Tenant, &key, &Preconditions::default());
+            self.say(format!("somebody gives {key} up: {}", done.is_ok()));
         }
     }
 
