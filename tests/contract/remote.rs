@@ -14,6 +14,7 @@ use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Hooks};
 use crate::case::Case;
+use crate::table::{self, Outcome};
 use crate::{durable, watch_faults};
 
 /// Cases that compact, restart or jump, beside those of `durable` and `watch_faults`.
@@ -59,10 +60,13 @@ pub(crate) fn trials<S: Server>(cases: &[Case]) -> Vec<Trial> {
         .map(|case| case.name)
         .chain(DISTURBING)
         .collect();
-    let possible = cases
+    let (impossible, possible): (Vec<&Case>, Vec<&Case>) = cases
         .iter()
-        .filter(|case| !S::IMPOSSIBLE.contains(&case.name));
-    let trials = possible.map(|case| {
+        .partition(|case| S::IMPOSSIBLE.contains(&case.name));
+    for case in impossible {
+        table::note(case.name, S::NAME, Outcome::Refused);
+    }
+    let trials = possible.into_iter().map(|case| {
         let alone = disturbing.contains(case.name);
         let backend = if alone { own.clone() } else { shared.clone() };
         case.trial(backend).with_ignored_flag(!built)
