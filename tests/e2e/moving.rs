@@ -203,7 +203,7 @@ fn an_import_waits_for_nobody_who_serves_the_ledger_and_writes_over_nothing() {
         &class("other", &["10.9.0.0/24"], "Delete"),
     );
     assert!(server.stop().success());
-    refused(&into, 4, &["ipaddressclass/other", "there is a ledger"]);
+    refused(&into, 4, &["IPAddressClass other", "there is a ledger"]);
     // It was left as it was.
     let server = Server::start_on(&world.store, "the-server");
     let classes = server.get("ipaddressclasses");
