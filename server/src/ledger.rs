@@ -79,12 +79,12 @@ pub enum LedgerError {
         by: String,
     },
     /// The store did not answer.
-    #[error("{location}: {source}")]
+    #[error("{location}: {reason}")]
     Store {
         /// Where the ledger is.
         location: String,
         /// What it said.
-        source: StoreError,
+        reason: String,
     },
 }
 
@@ -221,4 +221,31 @@ pub(crate) fn default_name(listen: impl fmt::Display) -> String {
     let host = host.trim();
     let host = if host.is_empty() { "server" } else { host };
     format!("{host}/{listen}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(not(feature = "etcd"))]
+    #[tokio::test]
+    async fn a_program_without_etcd_says_how_to_build_one_with_it() {
+        let location = Location::Etcd(EtcdLocation {
+            url: "etcd://127.0.0.1:1/x".to_owned(),
+            ..EtcdLocation::default()
+        });
+        let Err(e) = Ledger::open(&location).await else {
+            panic!("it opens");
+        };
+        assert_eq!(e.exit(), Exit::Usage);
+        assert!(e.to_string().contains("--features etcd"), "{e}");
+    }
+
+    #[test]
+    fn a_server_without_a_name_is_told_from_others_by_its_machine_and_address() {
+        let name = default_name("127.0.0.1:7440");
+        let (host, address) = name.split_once('/').unwrap();
+        assert!(!host.is_empty() && host == host.trim());
+        assert_eq!(address, "127.0.0.1:7440");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ipledger_core::store::StoreError;
 use ipledger_store_etcd::{EtcdStore, Identity, OpenError, Options, Tls, User};
 
 use super::{EtcdLocation, LedgerError, PASSWORD_ENV};
@@ -18,9 +19,9 @@ pub(super) fn exit(error: &OpenError) -> Exit {
 /// Opens a ledger that is complete.
 pub(super) async fn open(location: &EtcdLocation) -> Result<EtcdStore, LedgerError> {
     let store = EtcdStore::open(options(location)?).await?;
-    let failed = |source| LedgerError::Store {
+    let failed = |e: StoreError| LedgerError::Store {
         location: location.url.clone(),
-        source,
+        reason: e.to_string(),
     };
     match store.importing().await.map_err(failed)? {
         None => Ok(store),
