@@ -41,9 +41,6 @@ pub struct EtcdLocation {
     pub password_file: Option<PathBuf>,
 }
 
-/// Holds the password of the store's user, if no file does.
-pub(crate) const PASSWORD_ENV: &str = "IPLEDGER_STORE_PASSWORD";
-
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

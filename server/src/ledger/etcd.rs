@@ -5,8 +5,11 @@ use std::path::Path;
 use ipledger_core::store::StoreError;
 use ipledger_store_etcd::{EtcdStore, Identity, OpenError, Options, Tls, User};
 
-use super::{EtcdLocation, LedgerError, PASSWORD_ENV};
+use super::{EtcdLocation, LedgerError};
 use crate::cli::Exit;
+
+/// Holds the password of the store's user, if no file does.
+const PASSWORD_ENV: &str = "IPLEDGER_STORE_PASSWORD";
 
 pub(super) fn exit(error: &OpenError) -> Exit {
     match error {
