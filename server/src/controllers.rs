@@ -80,8 +80,13 @@ impl Controllers {
         let writes = Arc::clone(&binder);
         self.metrics.set_core(move || writes.writes());
         let core = self.controller("binding core", binder, progress);
-        let driver = RangeDriver::new(Arc::clone(&self.store), Arc::clone(&self.clock));
-        let driver = self.controller("range driver", Arc::new(driver), Progress::new());
+        let driver = Arc::new(RangeDriver::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.clock),
+        ));
+        let classes = Arc::clone(&driver);
+        self.metrics.set_capacity(move || classes.capacity());
+        let driver = self.controller("range driver", driver, Progress::new());
         self.metrics.set_role(Role::Leads);
         let ended = tokio::try_join!(core.run(stopped()), driver.run(stopped()));
         ended.map(|((), ())| ()).map_err(|e| e.to_string())

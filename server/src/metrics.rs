@@ -1,17 +1,25 @@
 //! What the server counts, in the Prometheus text format.
 
+mod capacity;
+mod store;
+
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ipledger_core::runtime::ControllerStats;
+use ipledger_core::api::FamilyCapacity;
+use ipledger_core::runtime::{ControllerStats, MeteredStore};
 
 use crate::ledger::Ledger;
+
+/// What the classes have, by name and family.
+type Capacity = Vec<(String, Vec<FamilyCapacity>)>;
 
 type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
 
 /// Reads the counters of the parts of a server.
 pub(crate) struct Metrics {
     ledger: Ledger,
+    store: MeteredStore,
     at_work: Mutex<AtWork>,
 }
 
@@ -21,6 +29,7 @@ struct AtWork {
     role: Role,
     controllers: Vec<(&'static str, Read<ControllerStats>)>,
     core_writes: Option<Read<u64>>,
+    capacity: Option<Read<Capacity>>,
     /// Those of controllers that no longer work.
     earlier_core_writes: u64,
 }
@@ -85,9 +94,11 @@ const CONTROLLER_SERIES: [Series; 6] = [
 ];
 
 impl Metrics {
-    pub(crate) fn new(ledger: Ledger) -> Metrics {
+    /// `store` is that of the ledger, as API and controllers use it.
+    pub(crate) fn new(ledger: Ledger, store: MeteredStore) -> Metrics {
         Metrics {
             ledger,
+            store,
             at_work: Mutex::default(),
         }
     }
@@ -103,6 +114,11 @@ impl Metrics {
     /// Where the writes of the binding core are read.
     pub(crate) fn set_core(&self, writes: impl Fn() -> u64 + Send + Sync + 'static) {
         self.at_work().core_writes = Some(Box::new(writes));
+    }
+
+    /// Where the capacity of the classes is read.
+    pub(crate) fn set_capacity(&self, capacity: impl Fn() -> Capacity + Send + Sync + 'static) {
+        self.at_work().capacity = Some(Box::new(capacity));
     }
 
     pub(crate) fn add_controller(
@@ -189,6 +205,9 @@ impl Metrics {
         );
         let leads = self.at_work().role == Role::Leads;
         let _ = writeln!(text, "{name} {}", u8::from(leads));
+        store::series(&mut text, &self.store.stats());
+        let capacity = self.at_work().capacity.as_ref().map(|read| read());
+        capacity::series(&mut text, &capacity.unwrap_or_default());
         let controllers = self.controllers();
         for series in &CONTROLLER_SERIES {
             head(&mut text, series.name, series.kind, series.help);
@@ -216,14 +235,43 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use ipledger_core::store::{ReadAt, Store};
     use ipledger_store_sqlite::SqliteStore;
+
+    use crate::clock::SystemClock;
+
+    fn metrics(store: SqliteStore) -> Metrics {
+        let ledger = Ledger::File(Arc::new(store));
+        let store = MeteredStore::new(ledger.store(), Arc::new(SystemClock::new()));
+        Metrics::new(ledger, store)
+    }
+
+    #[tokio::test]
+    async fn requests_are_told_as_a_histogram_that_adds_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let store = SqliteStore::open(&path, &Default::default()).await.unwrap();
+        let metrics = metrics(store);
+        let key = ipledger_core::api::Key::class("lan");
+        metrics.store.get(&key, ReadAt::Latest).await.unwrap_err();
+        let text = metrics.text();
+        for line in [
+            "ipledger_store_requests_total{operation=\"get\",answer=\"not_found\"} 1",
+            "ipledger_store_request_duration_seconds_bucket{operation=\"get\",le=\"+Inf\"} 1",
+            "ipledger_store_request_duration_seconds_count{operation=\"get\"} 1",
+            "ipledger_store_watches 0",
+        ] {
+            assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
+        }
+        assert!(text.contains("operation=\"get\",le=\"0.001\"}"), "{text}");
+    }
 
     #[tokio::test]
     async fn a_term_that_is_over_is_seen_and_its_writes_go_on_counting() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
         let store = SqliteStore::open(&path, &Default::default()).await.unwrap();
-        let metrics = Metrics::new(Ledger::File(Arc::new(store)));
+        let metrics = metrics(store);
         assert!(metrics.ready().unwrap_err().contains("which server leads"));
         metrics.set_core(|| 3);
         metrics.add_controller("core", ControllerStats::default);
@@ -248,7 +296,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
         let store = SqliteStore::open(&path, &Default::default()).await.unwrap();
-        let metrics = Metrics::new(Ledger::File(Arc::new(store)));
+        let metrics = metrics(store);
         metrics.set_role(Role::Leads);
         assert_eq!(metrics.ready(), Ok(()));
         std::fs::remove_file(&path).unwrap();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use ipledger_core::runtime::{Clock, MeteredStore};
 use ipledger_core::store::StoreError;
 use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
@@ -110,6 +111,9 @@ impl ServeError {
 pub struct Server {
     address: SocketAddr,
     ledger: Ledger,
+    /// The ledger's store, as API and controllers use it.
+    store: MeteredStore,
+    clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     stop: flag::Sender<bool>,
     parts: JoinSet<Ended>,
@@ -147,10 +151,14 @@ impl Server {
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let ledger = Ledger::open(&options.ledger).await?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let store = MeteredStore::new(ledger.store(), Arc::clone(&clock));
         let mut server = Server {
             address,
-            metrics: Arc::new(Metrics::new(ledger.clone())),
+            metrics: Arc::new(Metrics::new(ledger.clone(), store.clone())),
             ledger,
+            store,
+            clock,
             stop: flag::channel(false).0,
             parts: JoinSet::new(),
         };
@@ -190,7 +198,7 @@ impl Server {
 
     fn start_api(&mut self, listener: TcpListener) {
         let (ready, metrics) = (Arc::clone(&self.metrics), Arc::clone(&self.metrics));
-        let state = ApiState::new(self.ledger.store())
+        let state = ApiState::new(Arc::new(self.store.clone()))
             .with_ready(move || ready.ready())
             .with_metrics(move || metrics.text())
             .with_stop(self.stop.subscribe());
@@ -204,8 +212,8 @@ impl Server {
 
     fn start_controllers(&mut self, name: &str) {
         let controllers = Controllers {
-            store: self.ledger.store(),
-            clock: Arc::new(SystemClock::new()),
+            store: Arc::new(self.store.clone()),
+            clock: Arc::clone(&self.clock),
             metrics: Arc::clone(&self.metrics),
             election: self.ledger.election(name),
         };
@@ -281,6 +289,8 @@ async fn stopped(mut stop: flag::Receiver<bool>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ipledger_core::api::{Kind, Object};
+    use ipledger_core::store::{Preconditions, Store};
 
     fn options(folder: &tempfile::TempDir, listen: &str) -> ServeOptions {
         ServeOptions {
@@ -361,6 +371,33 @@ mod tests {
             server.stop().await.unwrap();
             assert!(reqwest::get(&url).await.is_err(), "nobody listens any more");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_capacity_of_a_class_is_told_as_long_as_the_class_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(&folder, "127.0.0.1:0");
+        let server = Server::start(&options).await.unwrap();
+        let class = Object::from_value(serde_json::json!({
+            "apiVersion": Kind::IPAddressClass.api_version(), "kind": "IPAddressClass",
+            "metadata": {"name": "lan"},
+            "spec": {
+                "provisioner": ipledger_drivers::range::NAME,
+                "parameters": {"addresses": ["192.0.2.0/29"], "reserveFirstLast": true}
+            }
+        }));
+        let class = server.store.create(class.unwrap()).await.unwrap();
+        let series = "ipledger_class_addresses{class=\"lan\",family=\"IPv4\",state=\"free\"} 6";
+        let told = async |there: bool| {
+            while server.metrics.text().contains(series) != there {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(30), told(true)).await.unwrap();
+        let (key, any) = (class.key(), Preconditions::default());
+        server.store.delete(&key, &any).await.unwrap();
+        timeout(Duration::from_secs(30), told(false)).await.unwrap();
+        server.stop().await.unwrap();
     }
 
     #[tokio::test]
