@@ -20,7 +20,7 @@ fn two_cores_and_two_claims_on_one_free_address_end_with_one_holder() {
         let mut claims = ["a", "b"];
         order.shuffle(&mut claims);
         w.claim(claims[0]);
-        w.all_dawdle(order);
+        w.one_is_late(order);
         w.steps(order.choose(6));
         w.claim(claims[1]);
         // For a while the other one of the two goes on.
@@ -45,7 +45,7 @@ fn two_cores_that_bind_one_claim_leave_it_with_one_address() {
         w.settle();
         w.claim("a");
         w.all_dawdle(order);
-        w.steps(order.choose(8));
+        w.steps(order.choose(4) * 2);
         w.address("10.0.0.1", |_| ());
         w.settle_and_stay_quiet();
         let ip = w.bound("a");

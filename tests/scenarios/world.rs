@@ -111,7 +111,7 @@ impl World {
     }
 
     /// From now on every process does its four things in an order of preference of its own, and the
-    /// processes come one after the other in any order.
+    /// processes come one after the other, in any order.
     pub fn all_dawdle(&mut self, order: &mut Order) {
         let mut who: Vec<usize> = (0..self.processes.len()).collect();
         order.shuffle(&mut who);
@@ -208,6 +208,10 @@ impl World {
         for process in &mut self.processes {
             process.restart();
         }
+    }
+
+    pub fn somebody_is_dead(&self) -> bool {
+        self.processes.iter().any(|p| p.is_dead())
     }
 
     /// Those that have died start again.
