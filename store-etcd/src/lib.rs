@@ -34,7 +34,6 @@ mod members;
 mod open;
 mod options;
 mod recent;
-mod token;
 mod value;
 mod watch;
 mod write;

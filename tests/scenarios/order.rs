@@ -4,6 +4,8 @@ use std::cell::RefCell;
 
 /// The choices of one run of a scenario.
 pub struct Order {
+    /// The choices of the first run, as far as they are given.
+    start: Vec<usize>,
     /// What was chosen, out of how many.
     choices: Vec<(usize, usize)>,
     next: usize,
@@ -14,7 +16,8 @@ impl Order {
     pub fn choose(&mut self, of: usize) -> usize {
         assert!(of > 0, "there is nothing to choose from");
         if self.next == self.choices.len() {
-            self.choices.push((0, of));
+            let first = self.start.get(self.next).copied().unwrap_or(0);
+            self.choices.push((first, of));
         }
         let (chosen, same) = self.choices[self.next];
         assert_eq!(same, of, "a scenario makes the same choices in every run");
@@ -38,6 +41,7 @@ impl Order {
     /// Moves on to the next way to choose; `false` after the last one.
     fn advance(&mut self) -> bool {
         self.next = 0;
+        self.start.clear();
         while let Some((chosen, of)) = self.choices.pop() {
             if chosen + 1 < of {
                 self.choices.push((chosen + 1, of));
@@ -48,9 +52,13 @@ impl Order {
     }
 }
 
-/// Plays the scenario in every order. A failure is preceded by the choices that led to it.
+/// Plays the scenario in every order. A failure is followed by the choices that led to it; with them
+/// in the environment, as in `ORDER=0,5,1`, the scenarios start there.
 pub fn in_every_order(scenario: impl Fn(&mut Order)) {
+    let start = std::env::var("ORDER").unwrap_or_default();
+    let start = start.split(',').filter_map(|n| n.trim().parse().ok());
     let order = RefCell::new(Order {
+        start: start.collect(),
         choices: Vec::new(),
         next: 0,
     });

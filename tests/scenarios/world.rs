@@ -151,7 +151,7 @@ impl World {
 
     /// Does everything that can be done now; what waits for a time goes on waiting.
     pub fn act_at_once(&mut self) {
-        for _ in 0..100_000 {
+        for _ in 0..10_000 {
             if !self.step() {
                 return;
             }
@@ -384,7 +384,11 @@ impl World {
             "{:#?}\n{:#?}\n{:#?}",
             self.holders(),
             self.claims(),
-            self.log()
+            self.processes
+                .iter()
+                .map(|p| p.log())
+                .map(|l| l[l.len().saturating_sub(12)..].to_vec())
+                .collect::<Vec<_>>()
         )
     }
 
