@@ -313,12 +313,19 @@ impl Reconciler for Binder {
             };
             let outcome = self.execute(&plan).await;
             let mut cache = self.cache();
-            for name in &picks {
-                pass.wake
-                    .extend(cache.settle_pick(name, outcome.addresses.get(name).copied()));
-            }
             if let Work::Claim(key) = work {
-                pass.wake.extend(cache.passed(key));
+                for name in &picks {
+                    match outcome.addresses.get(name) {
+                        Some(at) => pass.wake.extend(cache.settle_pick(name, Some(*at))),
+                        None => cache.give_back(name, key),
+                    }
+                }
+                // One that tries again, after a while, keeps its turn: to wake others at once would go
+                // round among them as fast as the store refuses, for as long as the view is old.
+                let again = |e: &StoreError| e.class() != ErrorClass::Permanent;
+                if !outcome.failure.as_ref().is_some_and(again) {
+                    pass.wake.extend(cache.passed(key));
+                }
             }
             pass.wrote = outcome.wrote;
             pass.next = match (outcome.failure, plan.again_after) {

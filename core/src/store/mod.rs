@@ -14,10 +14,12 @@
 //! * After [`StoreError::OutcomeUnknown`] the write may have happened, or may still happen.
 
 mod error;
+mod filter;
 mod list;
 mod memory;
 pub mod rules;
 mod selector;
+mod token;
 mod watch;
 
 use async_trait::async_trait;
@@ -25,9 +27,11 @@ use async_trait::async_trait;
 use crate::api::{Key, Kind, Object, Resource, ResourceSpec};
 
 pub use error::{ErrorClass, FieldError, StoreError};
+pub use filter::Filter;
 pub use list::{ListOptions, ListPage};
 pub use memory::MemoryStore;
 pub use selector::{FieldSelector, LabelSelector, SelectorError};
+pub use token::ContinueToken;
 pub use watch::{Revision, WatchEvent, WatchFrom, WatchOptions, WatchStream};
 
 /// How fresh a read must be.

@@ -366,6 +366,15 @@ impl Cache {
         self.waiting.wake_first(&place).map(Work::Claim)
     }
 
+    /// Ends a pick that was not written. The claim has its turn still, and passes it on when it has had
+    /// its pass.
+    pub fn give_back(&mut self, name: &str, by: &Key) {
+        let current = self.addresses.get(name).map(AsRef::as_ref);
+        if let Some(place) = self.available.settle(name, None, current) {
+            self.waiting.keep_turn(&place, by);
+        }
+    }
+
     /// A claim has had its pass. Of each class and family for which it was woken and something is
     /// still free, the next in line is woken.
     pub fn passed(&mut self, key: &Key) -> Vec<Work> {
