@@ -133,6 +133,14 @@ impl BindingPass {
         matches!(self.stage, Stage::Deciding)
     }
 
+    /// How many writes of its plan are not answered yet; none before it has a plan.
+    pub fn writes_left(&self) -> usize {
+        match &self.stage {
+            Stage::Writing(execution) => execution.plan.writes.len() - execution.done,
+            _ => 0,
+        }
+    }
+
     /// What is to be done next, as the cache is now. Asked again without an answer in between, it
     /// says the same.
     pub fn next(&mut self, cache: &mut Cache, moment: Moment) -> Ask {
