@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::hash::Same;
 use super::state::State;
-use super::steps::World;
 use super::universe::Universe;
+use super::world::World;
 
 /// What a search has found.
 pub struct Outcome {

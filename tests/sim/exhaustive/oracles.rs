@@ -68,7 +68,7 @@ fn addresses<'a>(ledger: &Ledger<'a>) -> impl Iterator<Item = &'a IPAddress> {
         .map(|a| a.as_ref())
 }
 
-fn reports<'a>(claim: &'a IPAddressClaim) -> impl Iterator<Item = &'a str> {
+fn reports(claim: &IPAddressClaim) -> impl Iterator<Item = &str> {
     let status = claim.status.iter();
     status
         .flat_map(|s| &s.addresses)
@@ -240,16 +240,13 @@ fn claim_step(after: &Ledger<'_>, old: &Entry, new: &Entry, who: Who) -> Verdict
     check(is.is_some() && (!decided || is == was), || {
         format!("{key} goes from {was:?} to {is:?}")
     })?;
-    check(
-        !decided || reports(old).eq(reports(new)),
-        || {
-            format!(
-                "{key} was bound to {:?} and now reports {:?} (R5)",
-                reports(old).collect::<Vec<_>>(),
-                reports(new).collect::<Vec<_>>()
-            )
-        },
-    )?;
+    check(!decided || reports(old).eq(reports(new)), || {
+        format!(
+            "{key} was bound to {:?} and now reports {:?} (R5)",
+            reports(old).collect::<Vec<_>>(),
+            reports(new).collect::<Vec<_>>()
+        )
+    })?;
     for name in reports(new).filter(|n| !reports(old).any(|o| o == *n)) {
         let address = addresses(after).find(|a| a.metadata.name == name);
         let says = address.is_some_and(|a| {
@@ -285,8 +282,8 @@ fn address_step(before: &Ledger<'_>, old: &Entry, new: &Entry, who: Who) -> Verd
     // The claim that holds it, if it lives.
     let held_for = live(before).find(|c| !uid.is_empty() && c.metadata.uid == uid);
     let gone = new.address().is_none();
-    let marked = !old.metadata.is_deleting()
-        && new.address().is_none_or(|a| a.metadata.is_deleting());
+    let marked =
+        !old.metadata.is_deleting() && new.address().is_none_or(|a| a.metadata.is_deleting());
     if marked {
         check(old.spec.reclaim_policy == ReclaimPolicy::Delete, || {
             format!("{key} is deleted although its policy is Retain")
@@ -421,7 +418,11 @@ fn address_at_rest(ledger: &Ledger<'_>, address: &IPAddress) -> Verdict {
         ),
         (Some(_), Some(claim)) if reported => {
             check(address.phase() == Some(AddressPhase::Bound), || {
-                format!("{} reports {key}, which is {:?}", claim.key(), address.phase())
+                format!(
+                    "{} reports {key}, which is {:?}",
+                    claim.key(),
+                    address.phase()
+                )
             })
         }
         (Some(_), Some(claim)) => check(is_parked(address, &claim.metadata.uid), || {
@@ -436,7 +437,12 @@ fn address_at_rest(ledger: &Ledger<'_>, address: &IPAddress) -> Verdict {
         (Some(_), None) => check(
             address.phase() == Some(AddressPhase::Released)
                 && address.spec.reclaim_policy == ReclaimPolicy::Retain,
-            || format!("the claim of {key} is gone, and it is {:?}", address.phase()),
+            || {
+                format!(
+                    "the claim of {key} is gone, and it is {:?}",
+                    address.phase()
+                )
+            },
         ),
     }
 }

@@ -9,9 +9,10 @@ use ipledger_core::store::Part;
 use super::explore::{End, Outcome};
 use super::passes::Wants;
 use super::state::State;
-use super::steps::{Fate, Step, World};
+use super::step::{Fate, Step};
 use super::table::{Change, Entry, Thing};
 use super::universe::Universe;
+use super::world::World;
 
 /// How many steps there were of each kind.
 #[derive(Clone, Debug, Default)]
@@ -165,7 +166,12 @@ fn tell(world: &World, state: &State, step: &Step, next: Option<&State>) -> Stri
             format!("{who} takes up {key} and {}", plan(*at, *place))
         }
         Step::Decide { core: at, place } => {
-            format!("{} goes on with {} and {}", core(*at), name(*place), plan(*at, *place))
+            format!(
+                "{} goes on with {} and {}",
+                core(*at),
+                name(*place),
+                plan(*at, *place)
+            )
         }
         Step::Barrier { core: at, .. } => format!("{} asks for a barrier", core(*at)),
         Step::Read { core: at, what, .. } => {
@@ -201,7 +207,11 @@ fn tell(world: &World, state: &State, step: &Step, next: Option<&State>) -> Stri
         Step::Observe { core: at, kind } => {
             let event = state.cores[*at].behind[*kind].as_slice()[0];
             let seen = show(world.table.get(event.entry));
-            format!("{} sees {}: {seen}", core(*at), name(usize::from(event.place)))
+            format!(
+                "{} sees {}: {seen}",
+                core(*at),
+                name(usize::from(event.place))
+            )
         }
         Step::Crash { core: at, flies } => match flies {
             None => format!("{} dies and starts again", core(*at)),
@@ -212,19 +222,44 @@ fn tell(world: &World, state: &State, step: &Step, next: Option<&State>) -> Stri
             ),
         },
         Step::Arrive { what, lags } => {
-            format!("a late write arrives at {}: {}{}", name(*what), now(*what), lagging(lags))
+            format!(
+                "a late write arrives at {}: {}{}",
+                name(*what),
+                now(*what),
+                lagging(lags)
+            )
         }
         Step::DeleteClaim { what, lags } => {
-            format!("a tenant deletes {}: {}{}", name(*what), now(*what), lagging(lags))
+            format!(
+                "a tenant deletes {}: {}{}",
+                name(*what),
+                now(*what),
+                lagging(lags)
+            )
         }
         Step::CreateClaim { what, lags } => {
-            format!("a tenant creates {}: {}{}", name(*what), now(*what), lagging(lags))
+            format!(
+                "a tenant creates {}: {}{}",
+                name(*what),
+                now(*what),
+                lagging(lags)
+            )
         }
         Step::DeleteAddress { what, lags } => {
-            format!("an admin deletes {}: {}{}", name(*what), now(*what), lagging(lags))
+            format!(
+                "an admin deletes {}: {}{}",
+                name(*what),
+                now(*what),
+                lagging(lags)
+            )
         }
         Step::Clear { what, lags } => {
-            format!("an admin gives {} back: {}{}", name(*what), now(*what), lagging(lags))
+            format!(
+                "an admin gives {} back: {}{}",
+                name(*what),
+                now(*what),
+                lagging(lags)
+            )
         }
         Step::Provision {
             claim,
@@ -232,15 +267,29 @@ fn tell(world: &World, state: &State, step: &Step, next: Option<&State>) -> Stri
             double,
         } => {
             let again = if *double { " once more" } else { "" };
-            format!("the driver decides to make {} for {}{again}", name(*address), name(*claim))
+            format!(
+                "the driver decides to make {} for {}{again}",
+                name(*address),
+                name(*claim)
+            )
         }
         Step::CreateAddress { what, fate, lags } => {
             let late = if *fate == Fate::Late { ", late" } else { "" };
-            format!("the driver creates {}{late}: {}{}", name(*what), now(*what), lagging(lags))
+            format!(
+                "the driver creates {}{late}: {}{}",
+                name(*what),
+                now(*what),
+                lagging(lags)
+            )
         }
         Step::DriverCrash => "the driver dies before it creates anything".to_owned(),
         Step::TearDown { what, lags } => {
-            format!("the driver tears {} down: {}{}", name(*what), now(*what), lagging(lags))
+            format!(
+                "the driver tears {} down: {}{}",
+                name(*what),
+                now(*what),
+                lagging(lags)
+            )
         }
     }
 }
