@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    Ask, BindingPass, Cache, Change, Clock, EventSink, Found, Moment, Pass, Progress, Reconciler,
-    Work,
+    BindingPass, Cache, Change, Clock, EventSink, Found, Moment, Pass, Progress, Reconciler,
+    Request, Work,
 };
 use crate::api::{Key, Kind, Resource, ResourceSpec};
 use crate::binding::Write;
@@ -137,17 +137,17 @@ impl Reconciler for Binder {
     async fn reconcile(&self, work: &Work) -> Pass<Work> {
         let mut pass = BindingPass::new(work.clone());
         loop {
-            let ask = pass.next(&mut self.cache(), self.moment());
-            match ask {
-                Ask::Barrier(kind) => match self.barrier(kind).await {
+            let request = pass.next(&mut self.cache(), self.moment());
+            match request {
+                Request::Barrier(kind) => match self.barrier(kind).await {
                     Ok(()) => pass.reached(),
                     Err(e) => pass.failed(e),
                 },
-                Ask::Read(key) => match self.read(&key).await {
+                Request::Read(key) => match self.read(&key).await {
                     Ok(found) => pass.read(found),
                     Err(e) => pass.failed(e),
                 },
-                Ask::Write(write) => match self.write(&write).await {
+                Request::Write(write) => match self.write(&write).await {
                     Ok(revision) => {
                         self.writes.fetch_add(1, Ordering::Relaxed);
                         pass.wrote(revision);
@@ -157,7 +157,7 @@ impl Reconciler for Binder {
                         pass.failed(e);
                     }
                 },
-                Ask::Done(done, events) => {
+                Request::Done(done, events) => {
                     events.iter().for_each(|event| self.events.emit(event));
                     return done;
                 }

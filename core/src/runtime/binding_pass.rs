@@ -44,7 +44,7 @@ pub struct Moment {
 
 /// What a pass wants done before it goes on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ask {
+pub enum Request {
     /// Wait until the cache covers everything of this kind that was committed before now. Answered
     /// by [`reached`](BindingPass::reached).
     Barrier(Kind),
@@ -143,7 +143,7 @@ impl BindingPass {
 
     /// What is to be done next, as the cache is now. Asked again without an answer in between, it
     /// says the same.
-    pub fn next(&mut self, cache: &mut Cache, moment: Moment) -> Ask {
+    pub fn next(&mut self, cache: &mut Cache, moment: Moment) -> Request {
         loop {
             match &mut self.stage {
                 Stage::Deciding => {
@@ -155,7 +155,7 @@ impl BindingPass {
                         None => {
                             let mut pass = Pass::settled();
                             pass.next = Next::Again;
-                            return Ask::Done(pass, Vec::new());
+                            return Request::Done(pass, Vec::new());
                         }
                         Some(stage) => self.stage = stage,
                     }
@@ -166,7 +166,7 @@ impl BindingPass {
                     noted,
                 } => {
                     if let Some(kind) = barriers.first() {
-                        return Ask::Barrier(*kind);
+                        return Request::Barrier(*kind);
                     }
                     if !*noted {
                         *noted = true;
@@ -180,13 +180,13 @@ impl BindingPass {
                         self.asked = Some(around);
                     }
                     match reads.first() {
-                        Some(key) => return Ask::Read(key.clone()),
+                        Some(key) => return Request::Read(key.clone()),
                         None => self.stage = Stage::Deciding,
                     }
                 }
                 Stage::Writing(execution) => {
                     return match execution.next() {
-                        Some(write) => Ask::Write(write),
+                        Some(write) => Request::Write(write),
                         None => execution.end(cache, &self.work),
                     };
                 }
@@ -281,13 +281,13 @@ impl BindingPass {
     }
 
     /// Ends a pass that has written nothing.
-    fn end(&self, cache: &mut Cache, next: Next) -> Ask {
+    fn end(&self, cache: &mut Cache, next: Next) -> Request {
         let mut pass = Pass::settled();
         pass.next = next;
         if let Work::Claim(key) = &self.work {
             pass.wake.extend(cache.passed(key));
         }
-        Ask::Done(pass, Vec::new())
+        Request::Done(pass, Vec::new())
     }
 }
 
@@ -309,7 +309,7 @@ impl Execution {
         Some(write)
     }
 
-    fn end(&self, cache: &mut Cache, work: &Work) -> Ask {
+    fn end(&self, cache: &mut Cache, work: &Work) -> Request {
         let mut pass = Pass::settled();
         for name in &self.picks {
             let written = self.revisions.get(&Key::address(name)).copied();
@@ -329,7 +329,7 @@ impl Execution {
             None => self.plan.events.clone(),
             Some(_) => Vec::new(),
         };
-        Ask::Done(pass, events)
+        Request::Done(pass, events)
     }
 }
 

@@ -17,7 +17,7 @@ mod timing;
 mod typed;
 
 pub use binder::{Binder, BinderOptions};
-pub use binding_pass::{Ask, BindingPass, Found, Moment, Work};
+pub use binding_pass::{BindingPass, Found, Moment, Request, Work};
 pub use cache::Cache;
 pub use clock::Clock;
 pub use controller::{Controller, ControllerError, ControllerOptions, ControllerStats};

@@ -123,6 +123,11 @@ impl Oracles {
     }
 }
 
+/// Whether the claim was bound without this address (R6d).
+fn is_extra(address: &IPAddress, claim: &IPAddressClaim) -> bool {
+    claim.phase() == Some(ClaimPhase::Bound) && !reports(claim).any(|n| n == address.metadata.name)
+}
+
 /// What holds in every state.
 fn everywhere(ledger: &Ledger<'_>) -> Verdict {
     let mut taken: Vec<&str> = Vec::new();
@@ -297,7 +302,8 @@ fn address_step(before: &Ledger<'_>, old: &Entry, new: &Entry, who: Who) -> Verd
         check(old.metadata.is_deleting(), || {
             format!("the protection of {key} goes although nobody deletes it (R2)")
         })?;
-        check(held_for.is_none() || is_parked(old, uid), || {
+        let let_go = |claim| is_parked(old, uid) || is_extra(old, claim);
+        check(held_for.is_none_or(let_go), || {
             format!("the protection of {key} goes while its claim lives (R2)")
         })?;
     }
@@ -407,8 +413,9 @@ fn address_at_rest(ledger: &Ledger<'_>, address: &IPAddress) -> Verdict {
     });
     let reported = claim.is_some_and(|c| reports(c).any(|n| n == address.metadata.name));
     if address.metadata.is_deleting() {
-        // It goes with its claim.
-        return check(reported, || format!("{key} is never let go"));
+        // It goes with its claim, or once the claim is bound to another.
+        let waits = claim.is_some_and(|c| c.phase() == Some(ClaimPhase::Pending));
+        return check(reported || waits, || format!("{key} is never let go"));
     }
     match (&address.spec.claim_ref, claim) {
         (None, _) => check(

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ipledger_core::api::{Key, Kind, Timestamp};
-use ipledger_core::runtime::{Ask, BindingPass, Cache, Change as Seen, Moment, Work};
+use ipledger_core::runtime::{BindingPass, Cache, Change as Seen, Moment, Request, Work};
 use ipledger_core::store::{Revision, StoreError};
 
 use super::hash::Fast;
@@ -198,19 +198,19 @@ impl Passes {
     ) -> Next {
         let mut cache = self.cache(table, universe, view, picks);
         let wants = match pass.next(&mut cache, moment()) {
-            Ask::Barrier(Kind::IPAddressClaim) => Wants::Barrier(0),
-            Ask::Barrier(Kind::IPAddress) => Wants::Barrier(1),
+            Request::Barrier(Kind::IPAddressClaim) => Wants::Barrier(0),
+            Request::Barrier(Kind::IPAddress) => Wants::Barrier(1),
             // Classes never change here, so this one is reached at once.
-            Ask::Barrier(Kind::IPAddressClass) => {
+            Request::Barrier(Kind::IPAddressClass) => {
                 pass.reached();
                 return self.go_on(table, universe, view, picks, pass, place);
             }
-            Ask::Read(key) => Wants::Read(universe.place(&key)),
-            Ask::Write(write) => {
+            Request::Read(key) => Wants::Read(universe.place(&key)),
+            Request::Write(write) => {
                 let change = table.number_of(Change::of(&write));
                 Wants::Write(universe.place(&write.key()), change)
             }
-            Ask::Done(..) => {
+            Request::Done(..) => {
                 return Next {
                     pass: 0,
                     picks: self.picks_of(universe, &cache),

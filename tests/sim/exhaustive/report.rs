@@ -124,7 +124,10 @@ pub fn schedule(universe: &Universe, path: &[usize]) -> String {
     let end = match world.steps(&state, &mut steps) {
         Ok(()) => "nothing is wrong".to_owned(),
         Err(violation) => match violation.step {
-            Some(step) => format!("{}: {}", tell(&world, &state, &step, None), violation.what),
+            Some((step, next)) => {
+                let told = tell(&world, &state, &step, Some(&next));
+                format!("{told}\n         {}", violation.what)
+            }
             None => format!("at rest: {}", violation.what),
         },
     };

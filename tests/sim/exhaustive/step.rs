@@ -97,6 +97,6 @@ pub type Steps = Vec<(Step, State)>;
 
 /// What is wrong, and with which step.
 pub struct Violation {
-    pub step: Option<Step>,
+    pub step: Option<(Step, State)>,
     pub what: String,
 }

@@ -163,107 +163,198 @@ pub fn reserved_for(claim: &IPAddressClaim, reservation: &IPAddress) -> IPAddres
 pub fn all() -> Vec<Universe> {
     use ClaimFamily::{Dual, IPv4};
     use ReclaimPolicy::{Delete, Retain};
-    let pool = || table::class(POOL, "pool.example");
-    let cloud = || table::class(CLOUD, DRIVER);
-    let base = Bounds {
+    let pool = || vec![table::class(POOL, "pool.example")];
+    let cloud = || vec![table::class(CLOUD, DRIVER)];
+    let both = || [pool(), cloud()].concat();
+    let there = |ip, policy| (address(ip, policy), true);
+    let free = |ip| (reservation(ip), false);
+    let left = Left::default();
+    let bounds = Bounds {
         cores: 2,
         workers: 1,
         lagging: 1,
         lag: 2,
-        left: Left::default(),
-        versions: 16,
+        left,
+        versions: 20,
     };
+    let again = Left {
+        claim_deletes: 1,
+        claim_creates: 1,
+        ..left
+    };
+    let simple = |name| claim(name, POOL, IPv4, "");
     vec![
+        Universe {
+            name: "whole",
+            about: "static and provisioned addresses, a claim for both families, one by name",
+            classes: both(),
+            claims: vec![
+                claim("k1", POOL, Dual, ""),
+                claim("k2", "", IPv4, &name("10.0.0.1")),
+                claim("k3", CLOUD, IPv4, ""),
+            ],
+            addresses: vec![
+                there("10.0.0.1", Retain),
+                there("10.0.0.2", Delete),
+                there("fd00::1", Delete),
+                free("10.0.1.1"),
+            ],
+            bounds: Bounds { lag: 1, ..bounds },
+        },
         Universe {
             name: "contention",
             about: "three claims for two static addresses",
-            classes: vec![pool()],
-            claims: vec![
-                claim("k1", POOL, IPv4, ""),
-                claim("k2", POOL, IPv4, ""),
-                claim("k3", POOL, IPv4, ""),
-            ],
-            addresses: vec![
-                (address("10.0.0.1", Retain), true),
-                (address("10.0.0.2", Delete), true),
-            ],
-            bounds: base,
+            classes: pool(),
+            claims: vec![simple("k1"), simple("k2"), simple("k3")],
+            addresses: vec![there("10.0.0.1", Retain), there("10.0.0.2", Delete)],
+            bounds,
+        },
+        Universe {
+            name: "crash",
+            about: "two claims for two static addresses, and a core that dies",
+            classes: pool(),
+            claims: vec![simple("k1"), simple("k2")],
+            addresses: vec![there("10.0.0.1", Retain), there("10.0.0.2", Delete)],
+            bounds: Bounds {
+                left: Left {
+                    crashes: 1,
+                    unknowns: 1,
+                    ..left
+                },
+                ..bounds
+            },
         },
         Universe {
             name: "again",
-            about: "one claim is deleted and created again under its name",
-            classes: vec![pool()],
-            claims: vec![claim("k1", POOL, IPv4, "")],
-            addresses: vec![
-                (address("10.0.0.1", Retain), true),
-                (address("10.0.0.2", Delete), true),
-            ],
+            about: "a claim is deleted and created again under its name",
+            classes: pool(),
+            claims: vec![simple("k1")],
+            addresses: vec![there("10.0.0.1", Retain), there("10.0.0.2", Delete)],
+            bounds: Bounds {
+                left: again,
+                lagging: 2,
+                ..bounds
+            },
+        },
+        Universe {
+            name: "again-unknown",
+            about: "the same while a write gets no answer",
+            classes: pool(),
+            claims: vec![simple("k1")],
+            addresses: vec![there("10.0.0.1", Retain)],
             bounds: Bounds {
                 left: Left {
-                    claim_deletes: 1,
-                    claim_creates: 1,
-                    crashes: 1,
                     unknowns: 1,
-                    ..Left::default()
+                    ..again
                 },
-                ..base
+                ..bounds
+            },
+        },
+        Universe {
+            name: "again-crash",
+            about: "the same while a core dies",
+            classes: pool(),
+            claims: vec![simple("k1")],
+            addresses: vec![there("10.0.0.1", Delete), there("10.0.0.2", Retain)],
+            bounds: Bounds {
+                left: Left {
+                    crashes: 1,
+                    ..again
+                },
+                ..bounds
             },
         },
         Universe {
             name: "dual",
             about: "one claim for both families and one for an address by name",
-            classes: vec![pool()],
+            classes: pool(),
             claims: vec![
                 claim("k1", POOL, Dual, ""),
                 claim("k2", "", IPv4, &name("10.0.0.1")),
             ],
             addresses: vec![
-                (address("10.0.0.1", Retain), true),
-                (address("10.0.0.2", Delete), true),
-                (address("fd00::1", Retain), true),
+                there("10.0.0.1", Retain),
+                there("10.0.0.2", Delete),
+                there("fd00::1", Retain),
             ],
-            bounds: base,
+            bounds: Bounds {
+                left: Left { crashes: 1, ..left },
+                ..bounds
+            },
         },
         Universe {
             name: "provisioned",
             about: "a driver makes an address for a claim, maybe twice",
-            classes: vec![cloud()],
+            classes: cloud(),
             claims: vec![claim("k1", CLOUD, IPv4, "")],
-            addresses: vec![
-                (reservation("10.0.0.1"), false),
-                (reservation("10.0.0.2"), false),
-            ],
+            addresses: vec![free("10.0.1.1"), free("10.0.1.2")],
             bounds: Bounds {
                 left: Left {
                     doubles: 1,
                     claim_deletes: 1,
-                    claim_creates: 1,
-                    ..Left::default()
+                    ..left
                 },
-                ..base
+                ..bounds
+            },
+        },
+        Universe {
+            name: "provisioned-again",
+            about: "the claim of a provisioned address is deleted and created again",
+            classes: cloud(),
+            claims: vec![claim("k1", CLOUD, IPv4, "")],
+            addresses: vec![free("10.0.1.1")],
+            bounds: Bounds {
+                left: again,
+                ..bounds
+            },
+        },
+        Universe {
+            name: "provisioned-faults",
+            about: "a driver and the cores serve a claim, and each of them fails",
+            classes: cloud(),
+            claims: vec![claim("k1", CLOUD, IPv4, "")],
+            addresses: vec![free("10.0.1.1"), free("10.0.1.2")],
+            bounds: Bounds {
+                left: Left {
+                    doubles: 1,
+                    crashes: 1,
+                    unknowns: 1,
+                    ..left
+                },
+                ..bounds
+            },
+        },
+        Universe {
+            name: "admin",
+            about: "a claim goes, its address is given back, and an admin deletes an address",
+            classes: pool(),
+            claims: vec![simple("k1")],
+            addresses: vec![there("10.0.0.1", Retain), there("10.0.0.2", Delete)],
+            bounds: Bounds {
+                left: Left {
+                    claim_deletes: 1,
+                    clears: 1,
+                    address_deletes: 1,
+                    ..left
+                },
+                ..bounds
             },
         },
         Universe {
             name: "workers",
             about: "one core with two passes at once",
-            classes: vec![pool()],
-            claims: vec![
-                claim("k1", POOL, IPv4, ""),
-                claim("k2", POOL, IPv4, ""),
-                claim("k3", POOL, IPv4, ""),
-            ],
-            addresses: vec![
-                (address("10.0.0.1", Retain), true),
-                (address("10.0.0.2", Delete), true),
-            ],
+            classes: pool(),
+            claims: vec![simple("k1"), simple("k2"), simple("k3")],
+            addresses: vec![there("10.0.0.1", Retain), there("10.0.0.2", Delete)],
             bounds: Bounds {
                 cores: 1,
                 workers: 2,
+                lagging: 2,
                 left: Left {
                     unknowns: 1,
-                    ..Left::default()
+                    ..left
                 },
-                ..base
+                ..bounds
             },
         },
     ]

@@ -138,8 +138,10 @@ impl World {
             out.push((step(0), *state));
             return Ok(());
         }
+        let mut written = *state;
+        written.ledger[place] = entry;
         let fail = |what| Violation {
-            step: Some(step(0)),
+            step: Some((step(0), written)),
             what,
         };
         let bounds = self.universe.bounds;
@@ -160,8 +162,6 @@ impl World {
                 who,
             )
             .map_err(fail)?;
-        let mut written = *state;
-        written.ledger[place] = entry;
         self.drop_hopeless(&mut written, place);
         let (kind, count) = (self.universe.kind(place), usize::from(state.count));
         'ways: for lags in 0..1_u8 << count {
