@@ -232,7 +232,6 @@ pub fn all() -> Vec<Universe> {
             addresses: vec![there("10.0.0.1", Retain), there("10.0.0.2", Delete)],
             bounds: Bounds {
                 left: again,
-                lagging: 2,
                 ..bounds
             },
         },
