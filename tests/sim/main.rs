@@ -12,6 +12,7 @@ mod config;
 mod coverage;
 mod desk;
 mod differential;
+mod exhaustive;
 mod feed;
 mod host;
 mod ledger;
@@ -57,6 +58,8 @@ struct Options {
     /// Run each seed once instead of comparing two runs of it.
     #[arg(long)]
     once: bool,
+    #[command(flatten)]
+    exhaustive: exhaustive::Exhaustive,
 }
 
 /// What has failed once; it runs first for ever.
@@ -64,6 +67,10 @@ const KEPT: &str = include_str!("seeds.txt");
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if options.exhaustive.exhaustive {
+        let well = exhaustive::run(&options.exhaustive, options.threads);
+        return ExitCode::from(u8::from(!well));
+    }
     let one = match (options.seed, options.script) {
         (Some(seed), _) => Some(Job::Seed {
             seed,

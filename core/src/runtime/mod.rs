@@ -1,6 +1,7 @@
 //! Cache, work queue and the loop that carries plans out (design page 3, last section).
 
 mod binder;
+mod binding_pass;
 mod cache;
 mod clock;
 mod controller;
@@ -17,7 +18,8 @@ mod tests;
 mod timing;
 mod typed;
 
-pub use binder::{Binder, BinderOptions, Work};
+pub use binder::{Binder, BinderOptions};
+pub use binding_pass::{BindingPass, Found, Moment, Request, Work};
 pub use cache::Cache;
 pub use clock::Clock;
 pub use controller::{Controller, ControllerError, ControllerOptions, ControllerStats};

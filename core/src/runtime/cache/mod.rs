@@ -359,6 +359,12 @@ impl Cache {
         }
     }
 
+    /// The addresses that are kept for passes: name, claim, and the revision of the write that is
+    /// still to be observed, once it is made.
+    pub fn picked(&self) -> impl Iterator<Item = (&str, &Key, Option<Revision>)> {
+        self.available.picked()
+    }
+
     /// Ends a pick: written at this revision, or not at all.
     pub fn settle_pick(&mut self, name: &str, written: Option<Revision>) -> Option<Work> {
         let current = self.addresses.get(name).map(AsRef::as_ref);
