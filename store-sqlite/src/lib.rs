@@ -36,7 +36,6 @@ mod schema;
 mod session;
 mod shared;
 mod span;
-mod token;
 mod upgrade;
 mod watch;
 mod writer;
@@ -244,6 +243,7 @@ impl Store for SqliteStore {
             max_object_bytes: self.shared.options.max_object_bytes,
             history_revisions: self.shared.options.history_min_revisions,
             shared: true,
+            leases: false,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Ledger};
+use crate::table::{self, Outcome};
 
 /// How long the next thing that must come may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,6 +29,7 @@ impl Case {
     pub(crate) fn trial(self, backend: Arc<dyn Backend>) -> Trial {
         let name = format!("contract::{}::{}", backend.name(), self.name);
         Trial::test(name, move || {
+            table::note(self.name, backend.name(), Outcome::Failed);
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
                 .enable_all()
@@ -37,7 +39,9 @@ impl Case {
                 tokio::time::timeout(CASE_LIMIT, (self.run)(ledger)).await
             });
             runtime.shutdown_timeout(PATIENCE);
-            outcome.map_err(|_| format!("not done after {CASE_LIMIT:?}").into())
+            outcome.map_err(|_| format!("not done after {CASE_LIMIT:?}"))?;
+            table::note(self.name, backend.name(), Outcome::Holds);
+            Ok(())
         })
     }
 }

@@ -19,6 +19,7 @@ cases![
     many_writers_on_one_counter_lose_nothing,
     two_clients_on_one_counter_lose_nothing,
     of_many_creates_of_one_name_exactly_one_wins,
+    callers_that_choose_free_names_from_old_lists_never_share_one,
     of_many_deletes_of_one_object_exactly_one_happens,
     of_many_updates_from_one_revision_exactly_one_wins,
     the_last_of_many_finalizers_takes_the_object_away_once,
@@ -118,6 +119,38 @@ async fn of_many_creates_of_one_name_exactly_one_wins(l: Ledger) {
         }
         assert_eq!(won, 1);
     }
+}
+
+/// How a driver hands addresses out: it lists once, takes what is free as far as it knows, and where
+/// somebody was quicker the next one.
+async fn callers_that_choose_free_names_from_old_lists_never_share_one(l: Ledger) {
+    let other = l.second_client().await.unwrap_or(l.store.clone());
+    let old = list_claims(&*l.store).await.items.len();
+    let taken = at_once(8, |i| {
+        let store = if i % 2 == 0 {
+            l.store.clone()
+        } else {
+            other.clone()
+        };
+        async move {
+            let (mut free, mut taken) = (old.., Vec::new());
+            while taken.len() < 8 {
+                let name = format!("ip-{:03}", free.next().unwrap());
+                match store.create(claim(&name)).await {
+                    Ok(_) => taken.push(name),
+                    Err(StoreError::AlreadyExists { .. }) => {}
+                    Err(e) => panic!("{e}"),
+                }
+            }
+            taken
+        }
+    })
+    .await;
+    let mut taken = taken.concat();
+    taken.sort();
+    let wanted: Vec<String> = (0..64).map(|n| format!("ip-{n:03}")).collect();
+    assert_eq!(taken, wanted, "each once, and no hole");
+    assert_eq!(names(&list_claims(&*l.store).await.items), wanted);
 }
 
 async fn of_many_deletes_of_one_object_exactly_one_happens(l: Ledger) {

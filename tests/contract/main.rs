@@ -38,11 +38,13 @@ mod reader;
 #[cfg(feature = "etcd")]
 mod remote;
 mod sqlite;
+mod table;
 mod under_writers;
 mod update;
 mod watch;
 mod watch_faults;
 mod watch_filter;
+mod wrapped;
 
 use std::sync::Arc;
 
@@ -73,7 +75,12 @@ fn all_cases() -> Vec<Case> {
 
 fn main() {
     let arguments = libtest_mimic::Arguments::from_args();
-    let backends: [Arc<dyn Backend>; 2] = [Arc::new(memory::Memory), Arc::new(sqlite::Sqlite)];
+    let backends: [Arc<dyn Backend>; 4] = [
+        Arc::new(memory::Memory),
+        Arc::new(sqlite::Sqlite),
+        Arc::new(wrapped::METERED),
+        Arc::new(wrapped::LATE),
+    ];
     let mut trials = broken::trials();
     trials.extend(linear_examples::trials());
     trials.extend(linear_broken::trials());
@@ -89,5 +96,7 @@ fn main() {
         trials.extend(remote::trials::<ipledger_tests::etcd::Etcd>(&all_cases()));
         trials.extend(remote::trials::<ipledger_tests::kine::Kine>(&all_cases()));
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    print!("{}", table::text());
+    conclusion.exit();
 }

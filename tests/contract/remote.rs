@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ipledger_core::api::{Key, Kind};
+use ipledger_core::runtime::Election;
 use ipledger_core::store::{Revision, Store};
 use ipledger_store_etcd::{EtcdStore, Options};
 use ipledger_tests::etcd::{client, compact};
@@ -14,6 +16,7 @@ use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Hooks};
 use crate::case::Case;
+use crate::table::{self, Outcome};
 use crate::{durable, watch_faults};
 
 /// Cases that compact, restart or jump, beside those of `durable` and `watch_faults`.
@@ -59,10 +62,13 @@ pub(crate) fn trials<S: Server>(cases: &[Case]) -> Vec<Trial> {
         .map(|case| case.name)
         .chain(DISTURBING)
         .collect();
-    let possible = cases
+    let (impossible, possible): (Vec<&Case>, Vec<&Case>) = cases
         .iter()
-        .filter(|case| !S::IMPOSSIBLE.contains(&case.name));
-    let trials = possible.map(|case| {
+        .partition(|case| S::IMPOSSIBLE.contains(&case.name));
+    for case in impossible {
+        table::note(case.name, S::NAME, Outcome::Refused);
+    }
+    let trials = possible.into_iter().map(|case| {
         let alone = disturbing.contains(case.name);
         let backend = if alone { own.clone() } else { shared.clone() };
         case.trial(backend).with_ignored_flag(!built)
@@ -128,7 +134,8 @@ impl<S: Server> Remote<S> {
 }
 
 async fn open(endpoint: &str, prefix: &str) -> Arc<EtcdStore> {
-    let options = Options::new(vec![endpoint.to_owned()], prefix);
+    let mut options = Options::new(vec![endpoint.to_owned()], prefix);
+    options.lease_ttl = Duration::from_secs(2);
     Arc::new(EtcdStore::open(options).await.unwrap())
 }
 
@@ -178,6 +185,22 @@ impl<S: Server> Hooks for Remote<S> {
 
     async fn second_client(&self) -> Option<Arc<dyn Store>> {
         Some(open(&self.endpoint, &self.prefix).await)
+    }
+
+    async fn election(&self, name: &str) -> Option<Arc<dyn Election>> {
+        if self.store.capabilities().leases {
+            return Some(self.store.election(name));
+        }
+        let client = client(&self.endpoint).await.unwrap();
+        let mut leases = client.lease_client();
+        let granted = leases.grant(60, None).await.unwrap();
+        let kept = leases.keep_alive(granted.id()).await;
+        assert!(
+            kept.is_err(),
+            "{} keeps leases alive, so that it could elect",
+            S::NAME
+        );
+        None
     }
 
     async fn restart(&mut self) -> Option<()> {

@@ -12,6 +12,7 @@ mod config;
 mod coverage;
 mod desk;
 mod differential;
+mod exhaustive;
 mod feed;
 mod host;
 mod ledger;
@@ -67,6 +68,8 @@ struct Options {
     #[cfg(feature = "mutants")]
     #[arg(long)]
     mutant: Option<String>,
+    #[command(flatten)]
+    exhaustive: exhaustive::Exhaustive,
 }
 
 /// What has failed once; it runs first for ever.
@@ -86,6 +89,10 @@ fn main() -> ExitCode {
     }
     #[cfg(feature = "mutants")]
     mutants::put_in(options.mutant.as_deref());
+    if options.exhaustive.exhaustive {
+        let well = exhaustive::run(&options.exhaustive, options.threads);
+        return ExitCode::from(u8::from(!well));
+    }
     let one = match (options.seed, options.script) {
         (Some(seed), _) => Some(Job::Seed {
             seed,

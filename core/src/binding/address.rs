@@ -63,7 +63,7 @@ fn holder<'a>(view: &'a AddressView, claim_ref: &ClaimRef) -> Holder<'a> {
 }
 
 /// The protection goes only from an address that is marked for deletion and that no live claim
-/// holds (§5 step 1, R2).
+/// holds (§5 step 1, R2), or that its claim has been bound without (R6d).
 fn deletion(view: &AddressView) -> Step {
     let address = view.address.as_ref();
     if !address.metadata.has_finalizer(names::ADDRESS_PROTECTION) {
@@ -74,7 +74,15 @@ fn deletion(view: &AddressView) -> Step {
         && !active(Mutant::DeletionIgnoresHolder)
     {
         match holder(view, claim_ref) {
-            Holder::Live(_) if !is_parked(address, &claim_ref.uid) => return Step::nothing(),
+            Holder::Live(claim) if !is_parked(address, &claim_ref.uid) => {
+                // An extra is let go like any other, once the status decides for another (R6d).
+                if !surplus::is_passed_over(address, claim) {
+                    return Step::nothing();
+                }
+                if !view.claim.proven {
+                    return Step::Need(vec![Need::Read(claim_ref.key())]);
+                }
+            }
             Holder::Unproven => return Step::Need(vec![Need::Read(claim_ref.key())]),
             Holder::Live(_) | Holder::Leaving | Holder::Gone => {}
         }

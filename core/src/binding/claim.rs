@@ -7,7 +7,7 @@ use super::held::{claim_ref, holder_uid, is_given_up, is_matchable, mark_bound, 
 use super::status::{self, Findings};
 use super::{ClaimView, Event, EventKind, Need, Plan, Resolution, Step, Write, reclaim, surplus};
 use crate::api::{
-    AddressPhase, ClaimFamily, ClaimPhase, ConditionStatus, IPAddress, IPAddressClaim,
+    AddressPhase, ClaimFamily, ClaimPhase, Condition, ConditionStatus, IPAddress, IPAddressClaim,
     IPAddressClass, Key, Kind, find_condition, names,
 };
 use crate::mutant::{Mutant, active, either};
@@ -92,6 +92,18 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
         obstacle,
     };
     let desired = status::compute(view, claim, &findings);
+    // No deletion mark ever goes from an object, so that a view without it may be an old one. Taken at
+    // its word, two cores write against each other for as long as one of them lags.
+    if says_deleting(claim.conditions()) && !says_deleting(&desired.conditions) {
+        let unproven = assignment.held().filter(|a| {
+            let seen = view.named.get(&a.metadata.name);
+            seen.is_some_and(|s| !s.proven)
+        });
+        let needs: Vec<Need> = unproven.map(|a| Need::Read(a.key())).collect();
+        if !needs.is_empty() {
+            return Err(needs);
+        }
+    }
     let stamp = stamp(view, claim, &findings)?;
 
     // The order of writes (R11): the claim's protection, the addresses, the claim's status, and
@@ -142,6 +154,10 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
 fn contradicts(view: &ClaimView, claim: &IPAddressClaim) -> bool {
     find_condition(claim.conditions(), condition::CLASS_RESOLVED)
         .is_some_and(|said| (said.status == ConditionStatus::True) != view.class.class().is_some())
+}
+
+fn says_deleting(conditions: &[Condition]) -> bool {
+    find_condition(conditions, condition::ADDRESS_DELETING).is_some()
 }
 
 /// Why the spec itself keeps the claim from being bound (R9).

@@ -56,26 +56,29 @@ pub(super) fn plan(
 }
 
 fn is_surplus(address: &IPAddress, claim: &IPAddressClaim) -> bool {
-    let uid = claim.metadata.uid.as_str();
-    let name = &address.metadata.name;
     // An admin keeps a reserved one for the next claim of this name (R13).
     let waits = holder_uid(address).is_empty()
         && address.is_reserved()
         && !active(Mutant::ReservedCompletedBySatisfied);
-    if !is_valid(address)
-        || address.metadata.is_deleting()
-        || is_parked(address, uid)
-        || is_let_serve(address, uid)
-        || waits
-        || reported(claim).any(|e| e.name == *name)
+    is_valid(address)
+        && !address.metadata.is_deleting()
+        && !is_parked(address, &claim.metadata.uid)
+        && !waits
+        && is_passed_over(address, claim)
+}
+
+/// Whether the claim's status decides for another address (R6c): it names another of that family,
+/// or the family is not asked for.
+pub(super) fn is_passed_over(address: &IPAddress, claim: &IPAddressClaim) -> bool {
+    if !is_decided(claim)
+        || is_let_serve(address, &claim.metadata.uid)
+        || reported(claim).any(|e| e.name == address.metadata.name)
     {
         return false;
     }
-    let Some(of) = family(address) else {
-        return false;
-    };
-    // Only if the status names another of that family, or the family is not asked for.
-    !claim.spec.family.families().contains(&of) || reported_for(claim, of).is_some()
+    family(address).is_some_and(|of| {
+        !claim.spec.family.families().contains(&of) || reported_for(claim, of).is_some()
+    })
 }
 
 /// Takes back a binding that the core made and that never took effect.

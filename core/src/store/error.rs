@@ -155,6 +155,26 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The error's name in metrics, for example `outcome_unknown`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            StoreError::NotFound { .. } => "not_found",
+            StoreError::AlreadyExists { .. } => "already_exists",
+            StoreError::Conflict { .. } => "conflict",
+            StoreError::PreconditionFailed { .. } => "precondition_failed",
+            StoreError::Expired { .. } => "expired",
+            StoreError::Invalid { .. } => "invalid",
+            StoreError::BadRequest { .. } => "bad_request",
+            StoreError::TooLarge { .. } => "too_large",
+            StoreError::Forbidden { .. } => "forbidden",
+            StoreError::Unavailable { .. } => "unavailable",
+            StoreError::OutcomeUnknown { .. } => "outcome_unknown",
+            StoreError::Corrupt { .. } => "corrupt",
+            StoreError::TooSlow { .. } => "too_slow",
+            StoreError::Internal { .. } => "internal",
+        }
+    }
+
     /// What a caller may do about it.
     pub fn class(&self) -> ErrorClass {
         match self {

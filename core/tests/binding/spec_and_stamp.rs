@@ -2,7 +2,7 @@
 
 use ipledger_core::api::{ClaimFamily, IPAddressClaim};
 
-use crate::world::{World, bound_message, names_claim, of_class};
+use crate::world::{World, bound_message, delete_policy, names_claim, of_class};
 
 #[tokio::test]
 async fn r9_a_named_address_is_taken_or_the_exact_reason_is_said() {
@@ -66,6 +66,27 @@ async fn r9_a_named_address_is_taken_or_the_exact_reason_is_said() {
     w.delete_address("192.0.2.1").await;
     w.settle_and_stay_quiet().await;
     w.assert_pending("next", "AddressDeleting").await;
+}
+
+/// As in metallb#321: two want the same fixed IP, its holder is deleted, and the other never gets it.
+#[tokio::test]
+async fn r9_who_waits_for_a_named_address_gets_it_when_it_is_made_again() {
+    let mut w = World::new().await;
+    w.class("c").await;
+    w.address_with("192.0.2.1", "c", delete_policy).await;
+    for name in ["a", "b"] {
+        w.claim_with(name, |c| c.spec.address_name = "ip-192-0-2-1".to_owned())
+            .await;
+        w.settle().await;
+    }
+    w.assert_pending("b", "AddressInUse").await;
+    w.delete_claim("a").await;
+    w.settle_and_stay_quiet().await;
+    assert!(w.find_address("192.0.2.1").await.is_none());
+    w.assert_pending("b", "AddressNotFound").await;
+    w.address("192.0.2.1", "c").await;
+    w.settle_and_stay_quiet().await;
+    w.assert_bound("b", &["192.0.2.1"]).await;
 }
 
 #[tokio::test]

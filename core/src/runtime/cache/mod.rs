@@ -360,11 +360,26 @@ impl Cache {
         }
     }
 
+    /// The addresses that are kept for passes: name, claim, and the revision of the write that is
+    /// still to be observed, once it is made.
+    pub fn picked(&self) -> impl Iterator<Item = (&str, &Key, Option<Revision>)> {
+        self.available.picked()
+    }
+
     /// Ends a pick: written at this revision, or not at all.
     pub fn settle_pick(&mut self, name: &str, written: Option<Revision>) -> Option<Work> {
         let current = self.addresses.get(name).map(AsRef::as_ref);
         let place = self.available.settle(name, written, current)?;
         self.waiting.wake_first(&place).map(Work::Claim)
+    }
+
+    /// Ends a pick that was not written. The claim has its turn still, and passes it on when it has had
+    /// its pass.
+    pub fn give_back(&mut self, name: &str, by: &Key) {
+        let current = self.addresses.get(name).map(AsRef::as_ref);
+        if let Some(place) = self.available.settle(name, None, current) {
+            self.waiting.keep_turn(&place, by);
+        }
     }
 
     /// A claim has had its pass. Of each class and family for which it was woken and something is

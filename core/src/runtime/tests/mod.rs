@@ -4,6 +4,7 @@
 mod bench;
 mod controller;
 mod gated;
+mod metered;
 mod mirror;
 mod progress;
 mod queue;
