@@ -259,15 +259,27 @@ impl World {
         if address.phase() != Some(AddressPhase::Available)
             || self.config.act_rate == 0
             || self.calm.load(Ordering::Relaxed)
-            || !self.rng.chance(150)
+            || !self.rng.chance(400)
         {
             return;
         }
-        let first = self.ledger.oracle().claims.iter().find_map(|(key, c)| {
+        let oracle = self.ledger.oracle();
+        let mut line = oracle.claims.iter().filter(|(_, c)| {
             let waits = c.phase() == Some(ClaimPhase::Pending) && !c.metadata.is_deleting();
-            (waits && c.resolved_class() == address.spec.class_name).then(|| key.clone())
+            let wanted = c.spec.family.families().iter().copied();
+            waits
+                && c.resolved_class() == address.spec.class_name
+                && address
+                    .ip()
+                    .is_some_and(|ip| wanted.into_iter().any(|f| f == ip.family()))
         });
-        if let Some(key) = first {
+        let (first, next) = (
+            line.next().map(|(key, _)| key.clone()),
+            line.next().is_some(),
+        );
+        drop(line);
+        drop(oracle);
+        if let Some(key) = first.filter(|_| next) {
             let done = self
                 .ledger
                 .delete(Who::Tenant, &key, &Preconditions::default());
