@@ -70,7 +70,7 @@ fn is_surplus(address: &IPAddress, claim: &IPAddressClaim) -> bool {
 /// Whether the claim's status decides for another address (R6c): it names another of that family,
 /// or the family is not asked for.
 pub(super) fn is_passed_over(address: &IPAddress, claim: &IPAddressClaim) -> bool {
-    if !is_decided(claim)
+    if (!is_decided(claim) && !active(Mutant::SurplusOfUndecided))
         || is_let_serve(address, &claim.metadata.uid)
         || reported(claim).any(|e| e.name == address.metadata.name)
     {

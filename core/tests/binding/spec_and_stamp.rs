@@ -193,13 +193,12 @@ async fn r3_a_core_with_an_old_view_does_not_contradict_what_another_said_about_
     let mut w = World::new().await;
     w.claim_with("a", of_class("c")).await;
     w.settle().await;
-    w.assert_pending("a", names::reason::CLASS_NOT_FOUND).await;
+    w.assert_pending("a", "ClassNotFound").await;
     let mut other = w.another_core().await;
     other.sync();
     w.class("c").await;
     w.settle().await;
-    w.assert_pending("a", names::reason::WAITING_FOR_PROVISIONING)
-        .await;
+    w.assert_pending("a", "WaitingForProvisioning").await;
     // It sees what was written about the claim, and not yet the class.
     other.sync_only(&[ipledger_core::api::Kind::IPAddressClaim]);
     other.pass().await;

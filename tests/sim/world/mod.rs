@@ -54,6 +54,8 @@ pub struct World {
     old: BTreeMap<Kind, ListPage>,
     heard: Heard,
     calm: Arc<AtomicBool>,
+    /// Whether everything is to come to rest at once.
+    rest_soon: bool,
     /// How often the scheduler has decided.
     ticks: u64,
     /// Acts of people and requests carried out.
@@ -95,6 +97,7 @@ impl World {
             old: BTreeMap::new(),
             heard: Heard::default(),
             calm: Arc::default(),
+            rest_soon: false,
             ticks: 0,
             steps: 0,
             coverage: Coverage::default(),
@@ -177,6 +180,10 @@ impl World {
             while self.steps < steps * part / (rests + 1) && self.ticks < limit {
                 self.tick(true);
                 self.sound()?;
+                if std::mem::take(&mut self.rest_soon) && self.config.drivers_survive {
+                    self.settle()?;
+                    self.calm.store(false, Ordering::Relaxed);
+                }
             }
             self.settle()?;
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ipledger_core::api::{AddressPhase, ClaimPhase, IPAddress, Kind};
-use ipledger_core::store::{Part, Preconditions, StoreError};
+use ipledger_core::store::{Part, Preconditions, StoreError, WatchEvent};
 
 use super::World;
 use crate::actors;
@@ -93,6 +93,9 @@ impl World {
                     .get(&kind)
                     .filter(|_| faults && self.rng.chance(500));
                 self.processes[n].feed_step(f, &self.ledger, self.config.page, old);
+                if kind == Kind::IPAddress && self.processes[n].who() == Who::Core {
+                    self.overtake_the_first_in_line(n, f);
+                }
                 true
             }
             Some(4) => {
@@ -242,18 +245,16 @@ impl World {
             Some(error) => format!("fails: {error}"),
         };
         self.log(op, &outcome);
-        if who == Who::Core {
-            self.overtake_the_first_in_line(op);
-        }
         answer
     }
 
-    /// An address has become free, and at that moment the claim that is first in line is deleted.
-    fn overtake_the_first_in_line(&mut self, op: &Op) {
-        let Request::Update(object, Part::Status) = &op.request else {
+    /// A core is told that an address has become free, and before it acts the claim that is first in
+    /// line is deleted.
+    fn overtake_the_first_in_line(&mut self, n: usize, f: usize) {
+        let Some(WatchEvent::Applied(object)) = self.processes[n].feeds()[f].repeated(0) else {
             return;
         };
-        let Ok(address) = IPAddress::from_object(object) else {
+        let Ok(address) = IPAddress::from_object(&object) else {
             return;
         };
         if address.phase() != Some(AddressPhase::Available)
@@ -284,6 +285,8 @@ impl World {
                 .ledger
                 .delete(Who::Tenant, &key, &Preconditions::default());
             self.say(format!("somebody deletes {key}: {}", done.is_ok()));
+            // Before anything else wakes those behind it.
+            self.rest_soon = self.rng.chance(700);
         }
     }
 
