@@ -145,9 +145,10 @@ fn decided(view: &ClaimView, claim: &IPAddressClaim, wanted: Family) -> Result<S
     let seen = view.named.get(&entry.name);
     let address = seen.and_then(|s| s.object.as_ref());
     // An entry that is on record as lost needs no second proof: nothing is published by it.
-    let on_record = claim.status.as_ref().is_some_and(|s| {
-        s.phase == Some(ClaimPhase::Lost) && s.lost_addresses.iter().any(|l| l.name == entry.name)
-    });
+    let on_record = claim
+        .status
+        .as_ref()
+        .is_some_and(|s| s.lost_addresses.iter().any(|l| l.name == entry.name));
     if let Some(address) = address.filter(|a| keeps(a, claim, wanted)) {
         // A view that lags may still show what was lost.
         if on_record && !seen.is_some_and(|s| s.proven) {

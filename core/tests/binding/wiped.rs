@@ -1,6 +1,8 @@
 //! A status may be absent, wholly or in part, at any moment: what is held stays held.
 
-use ipledger_core::api::{AddressPhase, ConditionStatus, IPAddressClaim, find_condition, names};
+use ipledger_core::api::{
+    AddressPhase, ConditionStatus, IPAddressClaim, Kind, find_condition, names,
+};
 
 use crate::world::{World, names_claim, of_class};
 
@@ -216,4 +218,25 @@ async fn r5_a_bound_status_that_lost_only_its_phase_keeps_the_address_that_it_na
     w.settle_and_stay_quiet().await;
     w.assert_lost("a").await;
     w.assert_phase("192.0.2.1", AddressPhase::Available).await;
+}
+
+#[tokio::test]
+async fn r5_what_a_status_without_a_phase_calls_lost_is_not_back_on_an_old_view() {
+    let mut w = bound_world().await;
+    let mut other = w.another_core().await;
+    other.settle().await;
+    w.force_delete_address("192.0.2.5").await;
+    w.settle().await;
+    w.assert_lost("a").await;
+    w.edit_claim_status("a", |c| c.status.get_or_insert_default().phase = None)
+        .await;
+    // It still sees the address, and what became of the claim.
+    other.sync_only(&[Kind::IPAddressClaim]);
+    for _ in 0..5 {
+        other.pass().await;
+    }
+    let status = w.get_claim("a").await.status.unwrap_or_default();
+    assert_eq!(status.addresses, []);
+    w.settle_and_stay_quiet().await;
+    w.assert_lost("a").await;
 }

@@ -99,7 +99,7 @@ impl RangeDriver {
                 };
                 match check {
                     Some(pass) => pass,
-                    None => self.create_all(&claim, addresses).await,
+                    None => self.create_all(&claim, addresses, verify).await,
                 }
             }
         }
@@ -113,11 +113,13 @@ impl RangeDriver {
         }
     }
 
-    /// Creates the addresses of a claim in order, and stops at the first that is not to be had.
+    /// Creates the addresses of a claim in order, and stops at the first that is not to be had. `again`:
+    /// they may be on their way from an earlier pass, whatever is heard of them now.
     async fn create_all(
         &self,
         claim: &IPAddressClaim,
         addresses: Vec<IPAddress>,
+        again: bool,
     ) -> Pass<RangeKey> {
         let key = claim.key();
         let mut wrote = Vec::new();
@@ -137,6 +139,7 @@ impl RangeDriver {
                     pass
                 }
                 Creation::Unknown(error) => again_later(&error, Vec::new()),
+                Creation::Failed(error) if again => again_later(&error, Vec::new()),
                 Creation::Failed(error) => {
                     let helped = self.ledger().give_back(&key);
                     again_later(&error, helped.into_iter().collect())

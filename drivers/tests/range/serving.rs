@@ -67,6 +67,41 @@ async fn a_lost_answer_leads_to_exactly_one_address_whenever_the_write_lands() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d2_a_create_that_may_still_land_is_repeated_also_after_one_that_was_refused() {
+    let world = World::new();
+    world
+        .class("c", json!({"addresses": ["10.0.0.1-10.0.0.2"]}))
+        .await;
+    let mut by_hand = IPAddress::default();
+    by_hand.metadata.name = "ip-10-0-0-1".to_owned();
+    by_hand.spec.address = "10.0.0.1".to_owned();
+    world.store.create_resource(&by_hand).await.unwrap();
+    let drivers = [world.drive()];
+    world.settled(&drivers).await;
+    // The first one is under way for long; those after it do not even reach the store.
+    let mut creates = 0;
+    world.store.plan(move |write, _| {
+        creates += i32::from(write == Write::Create(Kind::IPAddress));
+        match (write, creates) {
+            (Write::Create(Kind::IPAddress), 1) => Some(Fault::ApplyLate(Duration::from_secs(60))),
+            (Write::Create(Kind::IPAddress), 2..=8) => {
+                Some(Fault::Refuse(StoreError::Unavailable {
+                    reason: "out of order".to_owned(),
+                }))
+            }
+            _ => None,
+        }
+    });
+    world.claim4("one").await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    // A better one becomes free.
+    world.delete(&Key::address("ip-10-0-0-1")).await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    world.settled(&drivers).await;
+    assert_eq!(world.holders().await, ["10.0.0.2 one"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_lost_race_for_each_write_is_not_noticed() {
     let world = World::new();
     world.class("c", json!({"addresses": ["10.0.0.1"]})).await;

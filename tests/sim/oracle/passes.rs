@@ -215,7 +215,13 @@ impl Oracle {
             self.live(&r.uid).is_some() || matches!(read, Some((Some((_, false)), _)))
         });
         let touched = parks || gives_up || (new_ref != old_ref && !completed);
-        if touched && old_ref.is_some() && holder(before).is_empty() && before.is_reserved() {
+        let stays = !before.metadata.is_deleting();
+        if touched
+            && stays
+            && old_ref.is_some()
+            && holder(before).is_empty()
+            && before.is_reserved()
+        {
             out.push(format!("{key} is touched although it is reserved (R13)"));
         }
         if matches!(w.verb, Verb::Delete(_)) {

@@ -119,6 +119,12 @@ impl Oracle {
         let sent = place(by, now).and_then(|place| self.history.sent.get(&place));
         // What arrives late is that create itself.
         let sent = sent.filter(|sent| sent.pass != by.pass);
+        // The claim or its class has changed in between: then the first one was given up.
+        let live = self.live(holder(now));
+        let sent = sent.filter(|sent| {
+            live.is_some_and(|c| c.metadata.resource_version <= Some(sent.at))
+                && self.history.classes_since.get(&sent.class) <= Some(&sent.at)
+        });
         let claim = now.spec.claim_ref.as_ref().map(|r| r.key());
         if sent.is_some() && claim.is_some_and(|claim| !self.has_read(by, &claim)) {
             out.push(format!(
@@ -129,13 +135,10 @@ impl Oracle {
         else {
             return;
         };
-        // Taken by somebody meanwhile, or the claim or its class has changed in between.
+        // Taken by somebody meanwhile.
         let gone = self.history.went.get(&sent.name).copied();
         let stood = self.addresses.contains_key(&sent.name) || gone >= Some(sent.at);
-        let claim = self.live(holder(now));
-        let same = claim.is_some_and(|c| c.metadata.resource_version <= Some(sent.at));
-        let class = self.history.classes_since.get(&sent.class);
-        if !stood && same && class <= Some(&sent.at) {
+        if !stood {
             out.push(format!(
                 "{key} is created although {} may come (D2)",
                 sent.name
