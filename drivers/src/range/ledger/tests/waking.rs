@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::range::decide::{Refusal, annotated};
-use ipledger_core::api::IPAddressClaim;
 
 #[test]
 fn d4_two_classes_over_one_range_hand_out_each_ip_once_and_help_each_other() {
@@ -194,8 +193,7 @@ fn d6_what_a_dual_claim_was_told_is_repeated_by_a_driver_that_starts_later_while
         class: "c".to_owned(),
         cause: Cause::Exhausted(family),
     };
-    let told = |claim: &IPAddressClaim, family| annotated(claim, Some(&of(family))).unwrap();
-    dual = told(&dual, Family::V6);
+    dual = annotated(&dual, Some(&of(Family::V6))).unwrap();
     let mut later = started(&full);
     later.observe(&dual.seen());
     assert_eq!(
