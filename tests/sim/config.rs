@@ -3,7 +3,7 @@
 
 use ipledger_core::api::{Key, Kind};
 
-use crate::actors::{RANGE, STATIC, THIRD, Universe, Weights};
+use crate::actors::{RANGE, SHARED, STATIC, THIRD, Universe, Weights};
 use crate::rng::Rng;
 use crate::third_party::Manners;
 
@@ -102,6 +102,8 @@ pub struct Config {
     pub furnished: bool,
     /// The weight of deliveries to watches; low means that views lag.
     pub delivery_rate: u32,
+    /// The weight of writes that arrive late; low means very late.
+    pub late_rate: u32,
     /// Objects a page of a listing.
     pub page: usize,
     /// The views that lag far behind: process and kind, both by number.
@@ -127,6 +129,9 @@ impl Config {
         };
         if ranges > 0 {
             classes.push(RANGE);
+            if rng.chance(300) {
+                classes.push(SHARED);
+            }
         }
         let keys =
             [("a", "k1"), ("a", "k2"), ("b", "k1"), ("a", "k3")].map(|(ns, n)| Key::claim(ns, n));
@@ -142,6 +147,7 @@ impl Config {
         let universe = Universe {
             claims: keys[..rng.between(1, keys.len())].to_vec(),
             by_hand: by_hand[..rng.between(2, by_hand.len())].to_vec(),
+            crowded: rng.chance(200).then(|| *rng.pick(&classes)),
             classes,
             weights: Weights {
                 tenant: 10,
@@ -169,6 +175,7 @@ impl Config {
             busy_act_rate: *rng.pick(&[0, 0, 1, 1, 2, 5]),
             furnished: rng.chance(850),
             delivery_rate: *rng.pick(&[4, 15, 40]),
+            late_rate: *rng.pick(&[1, 2, 2, 8]),
             page: *rng.pick(&[1, 3, 500]),
         }
     }

@@ -5,6 +5,7 @@ use super::assign::{Assignment, is_decided, reported, reported_for};
 use super::held::{family, holder_uid, is_bound_by_core, is_let_serve, is_parked, is_valid};
 use super::{ClaimView, Event, EventKind, Need, Plan, Write};
 use crate::api::{ClaimRef, IPAddress, IPAddressClaim, names};
+use crate::mutant::{Mutant, active};
 
 /// Plans for the surplus of a claim that is otherwise settled.
 ///
@@ -16,7 +17,7 @@ pub(super) fn plan(
     assignment: &Assignment,
 ) -> Result<Plan, Vec<Need>> {
     let mut plan = Plan::default();
-    if !is_decided(claim) {
+    if !is_decided(claim) && !active(Mutant::SurplusOfUndecided) {
         return Ok(plan);
     }
     let uid = claim.metadata.uid.as_str();
@@ -27,10 +28,10 @@ pub(super) fn plan(
         if counts || !is_surplus(address, claim) {
             continue;
         }
-        if !view.claim.proven {
+        if !view.claim.proven && !active(Mutant::SurplusUnproven) {
             return Err(vec![Need::Read(claim.key())]);
         }
-        if is_bound_by_core(address) {
+        if is_bound_by_core(address) || active(Mutant::SurplusAlwaysUndone) {
             plan.writes.push(undo(address));
         } else {
             let mut parked = IPAddress::clone(address);
@@ -56,7 +57,9 @@ pub(super) fn plan(
 
 fn is_surplus(address: &IPAddress, claim: &IPAddressClaim) -> bool {
     // An admin keeps a reserved one for the next claim of this name (R13).
-    let waits = holder_uid(address).is_empty() && address.is_reserved();
+    let waits = holder_uid(address).is_empty()
+        && address.is_reserved()
+        && !active(Mutant::ReservedCompletedBySatisfied);
     is_valid(address)
         && !address.metadata.is_deleting()
         && !is_parked(address, &claim.metadata.uid)

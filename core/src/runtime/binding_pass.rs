@@ -11,6 +11,7 @@ use super::cache::Around;
 use super::{Cache, Next, Pass};
 use crate::api::{IPAddress, IPAddressClaim, IPAddressClass, Key, Kind, Timestamp};
 use crate::binding::{Event, Facts, Need, Plan, Step, Write, address, claim};
+use crate::mutant::{Mutant, active};
 use crate::store::{ErrorClass, Part, Revision, StoreError};
 
 /// What a pass of the binding core is about.
@@ -174,7 +175,8 @@ impl BindingPass {
                         // for, and about nothing that is observed later: once that has moved, all
                         // is read again.
                         let around = cache.around(&self.work);
-                        if self.asked.as_ref().is_some_and(|a| *a != around) {
+                        let moved = self.asked.as_ref().is_some_and(|a| *a != around);
+                        if moved && !active(Mutant::ReadsKeptForEver) {
                             self.facts.forget_reads();
                         }
                         self.asked = Some(around);
@@ -240,7 +242,12 @@ impl BindingPass {
     /// is carried out any more: the next pass starts from a fresh view.
     pub fn failed(&mut self, error: StoreError) {
         match &mut self.stage {
-            Stage::Writing(execution) => execution.failure = Some(error),
+            Stage::Writing(execution) => {
+                execution.failure = Some(error);
+                if active(Mutant::GoesOnAfterFailure) {
+                    execution.done += 1;
+                }
+            }
             stage => *stage = Stage::Unproven(error),
         }
     }
@@ -249,11 +256,11 @@ impl BindingPass {
     /// from other passes. `None`: a pick was lost to another pass.
     fn decide(&mut self, cache: &mut Cache, moment: Moment) -> Option<Stage> {
         let work = &self.work;
-        if self
+        let moved = self
             .asked
             .as_ref()
-            .is_some_and(|a| *a != cache.around(work))
-        {
+            .is_some_and(|a| *a != cache.around(work));
+        if moved && !active(Mutant::ReadsKeptForEver) {
             self.facts.forget_reads();
         }
         let facts = &self.facts;
@@ -294,7 +301,7 @@ impl BindingPass {
 impl Execution {
     /// The next write, on the revision that the plan itself has made of the object, if it has.
     fn next(&self) -> Option<Write> {
-        if self.failure.is_some() {
+        if self.failure.is_some() && !active(Mutant::GoesOnAfterFailure) {
             return None;
         }
         let mut write = self.plan.writes.get(self.done)?.clone();

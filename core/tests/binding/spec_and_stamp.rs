@@ -1,6 +1,6 @@
 //! R9 and R10: what is asked for, and when a driver is asked.
 
-use ipledger_core::api::{ClaimFamily, IPAddressClaim};
+use ipledger_core::api::{ClaimFamily, IPAddressClaim, names};
 
 use crate::world::{World, bound_message, delete_policy, names_claim, of_class};
 
@@ -186,4 +186,24 @@ async fn r10_a_bound_claim_without_a_stamp_gets_it_and_one_with_a_stamp_keeps_it
         .await;
     w.settle_and_stay_quiet().await;
     assert_eq!(w.get_claim("a").await.stamp(), Some("c.example.com"));
+}
+
+#[tokio::test]
+async fn r3_a_core_with_an_old_view_does_not_contradict_what_another_said_about_the_class() {
+    let mut w = World::new().await;
+    w.claim_with("a", of_class("c")).await;
+    w.settle().await;
+    w.assert_pending("a", names::reason::CLASS_NOT_FOUND).await;
+    let mut other = w.another_core().await;
+    other.sync();
+    w.class("c").await;
+    w.settle().await;
+    w.assert_pending("a", names::reason::WAITING_FOR_PROVISIONING)
+        .await;
+    // It sees what was written about the claim, and not yet the class.
+    other.sync_only(&[ipledger_core::api::Kind::IPAddressClaim]);
+    other.pass().await;
+    assert_eq!(other.writes(), 0);
+    other.settle().await;
+    assert_eq!(other.writes(), 0);
 }

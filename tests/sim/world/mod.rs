@@ -51,7 +51,7 @@ pub struct World {
     /// Until which moment of the schedule each process stands still.
     paused: Vec<u64>,
     /// Earlier states, which a listing may show.
-    old: BTreeMap<Kind, Vec<ListPage>>,
+    old: BTreeMap<Kind, ListPage>,
     heard: Heard,
     calm: Arc<AtomicBool>,
     /// How often the scheduler has decided.
