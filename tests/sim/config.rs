@@ -102,6 +102,8 @@ pub struct Config {
     pub furnished: bool,
     /// The weight of deliveries to watches; low means that views lag.
     pub delivery_rate: u32,
+    /// How often everything comes to rest, and is judged, before the end.
+    pub rests: u64,
     /// The weight of writes that arrive late; low means very late.
     pub late_rate: u32,
     /// Objects a page of a listing.
@@ -159,13 +161,17 @@ impl Config {
         let cores = *rng.pick(&[1, 2, 2, 3]);
         let slow = (0..cores).flat_map(|p| (0..Kind::ALL.len()).map(move |k| (p, k)));
         let lag = *rng.pick(&[0, 0, 200, 500]);
+        let drivers_survive = rng.chance(800);
+        let rests = *rng.pick(&[0, 0, 1, 2]);
         Config {
             cores,
+            // Dead drivers stay dead.
+            rests: if drivers_survive { rests } else { 0 },
             slow: slow.filter(|_| rng.chance(lag)).collect(),
             workers: *rng.pick(&[1, 2, 4]),
             third,
             ranges,
-            drivers_survive: rng.chance(800),
+            drivers_survive,
             universe,
             fault_rate: *rng.pick(&[0, 30, 60, 150, 250]),
             faults: Fault::ALL.map(|_| maybe(rng, 1)),

@@ -60,8 +60,6 @@ struct Options {
     /// Run each seed once instead of comparing two runs of it.
     #[arg(long)]
     once: bool,
-    #[command(flatten)]
-    exhaustive: exhaustive::Exhaustive,
     /// Run the seeded bugs instead, all or the one of this name: each has to be caught.
     #[cfg(feature = "mutants")]
     #[arg(long, num_args = 0..=1)]
@@ -70,6 +68,8 @@ struct Options {
     #[cfg(feature = "mutants")]
     #[arg(long)]
     mutant: Option<String>,
+    #[command(flatten)]
+    exhaustive: exhaustive::Exhaustive,
 }
 
 /// What has failed once; it runs first for ever.
@@ -77,10 +77,6 @@ const KEPT: &str = include_str!("seeds.txt");
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if options.exhaustive.exhaustive {
-        let well = exhaustive::run(&options.exhaustive, options.threads);
-        return ExitCode::from(u8::from(!well));
-    }
     #[cfg(feature = "mutants")]
     if let Some(only) = &options.mutants {
         let well = mutants::all(
@@ -93,6 +89,10 @@ fn main() -> ExitCode {
     }
     #[cfg(feature = "mutants")]
     mutants::put_in(options.mutant.as_deref());
+    if options.exhaustive.exhaustive {
+        let well = exhaustive::run(&options.exhaustive, options.threads);
+        return ExitCode::from(u8::from(!well));
+    }
     let one = match (options.seed, options.script) {
         (Some(seed), _) => Some(Job::Seed {
             seed,

@@ -150,14 +150,14 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
     Ok(plan)
 }
 
-fn says_deleting(conditions: &[Condition]) -> bool {
-    find_condition(conditions, condition::ADDRESS_DELETING).is_some()
-}
-
 /// Whether the class resolves now and did not as the claim's status has it, or the other way round.
 fn contradicts(view: &ClaimView, claim: &IPAddressClaim) -> bool {
     find_condition(claim.conditions(), condition::CLASS_RESOLVED)
         .is_some_and(|said| (said.status == ConditionStatus::True) != view.class.class().is_some())
+}
+
+fn says_deleting(conditions: &[Condition]) -> bool {
+    find_condition(conditions, condition::ADDRESS_DELETING).is_some()
 }
 
 /// Why the spec itself keeps the claim from being bound (R9).

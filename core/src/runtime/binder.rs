@@ -10,8 +10,8 @@ use super::{
 };
 use crate::api::{Key, Kind, Resource, ResourceSpec};
 use crate::binding::Write;
-use crate::mutant::{Mutant, active};
-use crate::store::{Deletion, ReadAt, Revision, Store, StoreError, StoreExt};
+use crate::mutant::{Mutant, either};
+use crate::store::{Deletion, Preconditions, ReadAt, Revision, Store, StoreError, StoreExt};
 
 /// Settings of the binding core.
 #[derive(Clone, Copy, Debug)]
@@ -113,11 +113,9 @@ impl Binder {
             Write::Claim { object, part } => (object.to_object()?, *part),
             Write::Address { object, part } => (object.to_object()?, *part),
             Write::DeleteAddress { key, preconditions } => {
-                let mut preconditions = preconditions.clone();
-                if active(Mutant::DeletesBlindly) {
-                    preconditions = Default::default();
-                }
-                let gone = self.store.delete(key, &preconditions).await?;
+                let blind = Preconditions::default();
+                let preconditions = either(Mutant::DeletesBlindly, preconditions, &blind);
+                let gone = self.store.delete(key, preconditions).await?;
                 let (Deletion::Finalizing(object) | Deletion::Gone(object)) = gone;
                 return Ok(object.revision().unwrap_or_default());
             }

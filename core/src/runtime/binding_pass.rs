@@ -175,8 +175,7 @@ impl BindingPass {
                         // for, and about nothing that is observed later: once that has moved, all
                         // is read again.
                         let around = cache.around(&self.work);
-                        let moved = self.asked.as_ref().is_some_and(|a| *a != around);
-                        if moved && !active(Mutant::ReadsKeptForEver) {
+                        if self.asked.as_ref().is_some_and(|a| *a != around) {
                             self.facts.forget_reads();
                         }
                         self.asked = Some(around);
@@ -243,10 +242,8 @@ impl BindingPass {
     pub fn failed(&mut self, error: StoreError) {
         match &mut self.stage {
             Stage::Writing(execution) => {
+                execution.done += usize::from(active(Mutant::GoesOnAfterFailure));
                 execution.failure = Some(error);
-                if active(Mutant::GoesOnAfterFailure) {
-                    execution.done += 1;
-                }
             }
             stage => *stage = Stage::Unproven(error),
         }
@@ -256,11 +253,11 @@ impl BindingPass {
     /// from other passes. `None`: a pick was lost to another pass.
     fn decide(&mut self, cache: &mut Cache, moment: Moment) -> Option<Stage> {
         let work = &self.work;
-        let moved = self
+        if self
             .asked
             .as_ref()
-            .is_some_and(|a| *a != cache.around(work));
-        if moved && !active(Mutant::ReadsKeptForEver) {
+            .is_some_and(|a| *a != cache.around(work))
+        {
             self.facts.forget_reads();
         }
         let facts = &self.facts;

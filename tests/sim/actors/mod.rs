@@ -70,6 +70,12 @@ pub fn furnish(universe: &Universe, ledger: &Ledger, rng: &mut Rng) {
         }
         ledger.add(Who::Admin, &class);
     }
+    if rng.chance(250) {
+        // Enough of everything, so that claims of both families are served in one go.
+        for ip in &universe.by_hand {
+            admin::free_address(ip, ledger);
+        }
+    }
     for _ in 0..universe.by_hand.len() / 2 {
         admin::creates_address(universe, ledger, rng);
     }

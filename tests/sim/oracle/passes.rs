@@ -277,7 +277,11 @@ impl Oracle {
         else {
             return;
         };
-        if !claim.spec.address_name.is_empty() {
+        let serves_by_hand = now
+            .metadata
+            .annotation(names::PARKED_FOR)
+            .is_some_and(|v| v.ends_with(names::SERVE_SUFFIX));
+        if !claim.spec.address_name.is_empty() || serves_by_hand {
             return;
         }
         let family = family_of(&now.spec.address);

@@ -1,8 +1,9 @@
 //! What happens next, and what goes wrong with it.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ipledger_core::api::{IPAddress, Kind};
+use ipledger_core::api::{AddressPhase, ClaimPhase, IPAddress, Kind};
 use ipledger_core::store::{Part, Preconditions, StoreError};
 
 use super::World;
@@ -241,7 +242,49 @@ impl World {
             Some(error) => format!("fails: {error}"),
         };
         self.log(op, &outcome);
+        if who == Who::Core {
+            self.overtake_the_first_in_line(op);
+        }
         answer
+    }
+
+    /// An address has become free, and at that moment the claim that is first in line is deleted.
+    fn overtake_the_first_in_line(&mut self, op: &Op) {
+        let Request::Update(object, Part::Status) = &op.request else {
+            return;
+        };
+        let Ok(address) = IPAddress::from_object(object) else {
+            return;
+        };
+        if address.phase() != Some(AddressPhase::Available)
+            || self.config.act_rate == 0
+            || self.calm.load(Ordering::Relaxed)
+            || !self.rng.chance(400)
+        {
+            return;
+        }
+        let oracle = self.ledger.oracle();
+        let mut line = oracle.claims.iter().filter(|(_, c)| {
+            let waits = c.phase() == Some(ClaimPhase::Pending) && !c.metadata.is_deleting();
+            let wanted = c.spec.family.families().iter().copied();
+            waits
+                && c.resolved_class() == address.spec.class_name
+                && address
+                    .ip()
+                    .is_some_and(|ip| wanted.into_iter().any(|f| f == ip.family()))
+        });
+        let (first, next) = (
+            line.next().map(|(key, _)| key.clone()),
+            line.next().is_some(),
+        );
+        drop(line);
+        drop(oracle);
+        if let Some(key) = first.filter(|_| next) {
+            let done = self
+                .ledger
+                .delete(Who::Tenant, &key, &Preconditions::default());
+            self.say(format!("somebody deletes {key}: {}", done.is_ok()));
+        }
     }
 
     fn log(&mut self, op: &Op, outcome: &str) {
