@@ -7,29 +7,37 @@
 //! | what must hold at every revision, and what may the core do to an address? | `safety.rs` |
 //! | what may the core do to a claim? | `claims.rs` |
 //! | what may one pass do, and in which order? | `passes.rs` |
+//! | which address may a claim be given? | `choice.rs` |
 //! | what may the range driver create? | `range.rs` |
-//! | what must hold once everything has come to rest? | `rest.rs` |
+//! | what must hold once everything has come to rest? | `rest.rs`, `supply.rs` |
+//! | what does an object say of itself? | `facts.rs` |
 //! | which situations were reached at all? | `probes.rs` |
 
+mod choice;
 mod claims;
+mod facts;
 mod ownership;
 mod passes;
 mod probes;
 mod range;
 mod rest;
+mod supply;
+use facts::{
+    family_of, has_derived_name, holder, is_decided, is_extra, is_free, is_given_up, is_parked,
+    reports, says_held_by, serves,
+};
 pub use probes::{ALL as SITUATIONS, Probes};
 pub use rest::Outside;
-use rest::is_free;
 mod safety;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ipledger_core::api::{
-    AddressPhase, ClaimPhase, ConditionStatus, DecodeError, IPAddress, IPAddressClaim,
-    IPAddressClaimSpec, IPAddressClass, Key, Kind, Object, find_condition, names,
+    ClaimPhase, DecodeError, IPAddress, IPAddressClaim, IPAddressClaimSpec, IPAddressClass, Key,
+    Kind, Object, find_condition, names,
 };
-use ipledger_core::net::{Family, Ip};
+use ipledger_core::net::Family;
 use ipledger_core::store::{Part, Preconditions, Revision};
 
 use crate::desk::Caller;
@@ -418,99 +426,4 @@ impl Oracle {
             .get(key)
             .filter(|c| c.metadata.uid == uid && !c.metadata.is_deleting())
     }
-}
-
-/// The family of an address in text form.
-fn family_of(text: &str) -> Option<Family> {
-    Ip::parse(text).ok().map(Ip::family)
-}
-
-/// Whether an object has the name that its address gives (R1).
-fn has_derived_name(address: &IPAddress) -> bool {
-    Ip::parse(&address.spec.address).is_ok_and(|ip| ip.object_name() == address.metadata.name)
-}
-
-fn holder(address: &IPAddress) -> &str {
-    address
-        .spec
-        .claim_ref
-        .as_ref()
-        .map_or("", |r| r.uid.as_str())
-}
-
-/// Whether the claim's status lists the address among those that it has.
-fn reports(claim: &IPAddressClaim, name: &str) -> bool {
-    claim
-        .status
-        .as_ref()
-        .is_some_and(|s| s.addresses.iter().any(|e| e.name == name))
-}
-
-/// Whether the address carries the condition that the claim of this uid holds it (R6b).
-fn says_held_by(address: &IPAddress, uid: &str) -> bool {
-    !uid.is_empty()
-        && find_condition(address.conditions(), names::condition::BOUND)
-            .is_some_and(|c| c.status == ConditionStatus::True && c.message.ends_with(uid))
-}
-
-/// Whether the address says that its claim is gone.
-fn is_given_up(address: &IPAddress) -> bool {
-    address.phase() == Some(AddressPhase::Released)
-        || find_condition(address.conditions(), names::condition::RECLAIMED)
-            .is_some_and(|c| c.status == ConditionStatus::True)
-}
-
-fn is_parked(address: &IPAddress, uid: &str) -> bool {
-    address.metadata.annotation(names::PARKED_FOR) == Some(uid)
-}
-
-/// Whether an address that a claim was bound to is still what it was bound to (R5).
-fn serves(address: &IPAddress, claim: &IPAddressClaim) -> bool {
-    let names_it = address.spec.claim_ref.as_ref().is_some_and(|r| {
-        r.key() == claim.key() && (r.uid.is_empty() || r.uid == claim.metadata.uid)
-    });
-    has_derived_name(address)
-        && names_it
-        && address.phase() != Some(AddressPhase::Lost)
-        && !is_parked(address, &claim.metadata.uid)
-}
-
-/// Whether the claim was wholly bound once: its phase says so, or, where that was wiped, what its
-/// status names (R5).
-fn is_decided(claim: &IPAddressClaim) -> bool {
-    let Some(status) = &claim.status else {
-        return false;
-    };
-    let asked = claim.spec.family.families().iter();
-    match status.phase {
-        Some(phase) => phase != ClaimPhase::Pending,
-        None => {
-            let named: Vec<_> = status
-                .addresses
-                .iter()
-                .map(|e| family_of(&e.address))
-                .collect();
-            let lost = !status.lost_addresses.is_empty();
-            lost || asked
-                .into_iter()
-                .all(|family| named.contains(&Some(*family)))
-        }
-    }
-}
-
-/// Whether the claim's status names another address of this family, or the claim does not ask for
-/// the family: the condition under which an extra address may be touched (R6d).
-fn is_extra(claim: &IPAddressClaim, address: &IPAddress) -> bool {
-    let Some(family) = family_of(&address.spec.address) else {
-        return false;
-    };
-    let asked = claim.spec.family.families().contains(&family);
-    let status = claim.status.as_ref();
-    let mut entries = status
-        .iter()
-        .flat_map(|s| s.addresses.iter().chain(&s.lost_addresses));
-    is_decided(claim)
-        && (!asked
-            || entries
-                .any(|e| e.name != address.metadata.name && family_of(&e.address) == Some(family)))
 }
