@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::range::decide::{Refusal, annotated};
-use ipledger_core::api::IPAddressClaim;
 
 #[test]
 fn d4_two_classes_over_one_range_hand_out_each_ip_once_and_help_each_other() {
@@ -189,13 +188,11 @@ fn d6_what_a_dual_claim_was_told_is_repeated_by_a_driver_that_starts_later_while
         held("10.0.0.1", "x").seen(),
         held("fd00::1", "x").seen(),
     ];
-    let mut dual = claim("one", ClaimFamily::Dual);
-    let of = |family| Refusal {
+    let refusal = Refusal {
         class: "c".to_owned(),
-        cause: Cause::Exhausted(family),
+        cause: Cause::Exhausted(Family::V6),
     };
-    let told = |claim: &IPAddressClaim, family| annotated(claim, Some(&of(family))).unwrap();
-    dual = told(&dual, Family::V6);
+    let dual = annotated(&claim("one", ClaimFamily::Dual), Some(&refusal)).unwrap();
     let mut later = started(&full);
     later.observe(&dual.seen());
     assert_eq!(
