@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipledger_core::api::{Kind, Object};
-use ipledger_core::store::{Deletion, ListOptions, Part, Preconditions, Store, StoreError};
+use ipledger_core::store::{
+    Deletion, ListOptions, Part, Preconditions, ReadAt, Store, StoreError, WatchEvent,
+};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -25,6 +27,7 @@ cases![
     the_last_of_many_finalizers_takes_the_object_away_once,
     spec_and_status_written_at_once_both_survive,
     sixty_four_callers_that_read_then_write_are_never_told_busy,
+    a_create_that_another_changes_at_once_is_answered_as_it_was,
     a_caller_that_gives_up_leaves_the_store_whole,
 ];
 
@@ -316,4 +319,34 @@ async fn a_caller_that_gives_up_leaves_the_store_whole(l: Ledger) {
     for (name, revision) in objects {
         assert_eq!(listed.get(&name), Some(&revision), "{name}");
     }
+}
+
+async fn a_create_that_another_changes_at_once_is_answered_as_it_was(l: Ledger) {
+    let names: Vec<String> = (0..100).map(|n| format!("c-{n:03}")).collect();
+    let mut reader = Reader::claims_from_now(&*l.store).await;
+    let (store, waited_for) = (l.store.clone(), names.clone());
+    let changer = tokio::spawn(async move {
+        for name in &waited_for {
+            let created = loop {
+                match store.get(&key(name), ReadAt::Latest).await {
+                    Ok(object) => break object,
+                    Err(StoreError::NotFound { .. }) => tokio::task::yield_now().await,
+                    Err(e) => panic!("{e}"),
+                }
+            };
+            update(&*store, created.asking("other")).await;
+        }
+    });
+    for name in &names {
+        let created = create(&*l.store, claim(name)).await;
+        assert_eq!(created.metadata.generation, 1);
+        let born = loop {
+            match reader.change().await {
+                WatchEvent::Applied(object) if object.metadata.name == *name => break object,
+                _ => {}
+            }
+        };
+        assert_eq!(created, *born);
+    }
+    changer.await.unwrap();
 }

@@ -13,7 +13,8 @@ pub(crate) enum Outcome {
     Holds,
     /// It was begun, and did not come to its end.
     Failed,
-    /// The backend says in its capabilities that there is no such thing.
+    /// It is about what this backend cannot be brought to do.
+    #[cfg(feature = "etcd")]
     Refused,
 }
 
@@ -45,6 +46,7 @@ pub(crate) fn text() -> String {
             let cell = match results.get(&(*case, *backend)) {
                 Some(Outcome::Holds) => "ok",
                 Some(Outcome::Failed) => "FAILED",
+                #[cfg(feature = "etcd")]
                 Some(Outcome::Refused) => "none",
                 None => "",
             };

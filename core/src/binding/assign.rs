@@ -219,10 +219,9 @@ fn undecided(
         .or_else(|| bound.iter().copied().min_by_key(|a| preference(a)))
         .or_else(|| {
             let mut pre_bound = of_family().filter(|a| holder_uid(a).is_empty() && serves(a, uid));
-            if active(Mutant::CompletesAnother) {
-                pre_bound.next_back()
-            } else {
-                pre_bound.next()
+            match active(Mutant::CompletesAnother) {
+                true => pre_bound.next_back(),
+                false => pre_bound.next(),
             }
         });
     if let Some(address) = choice {

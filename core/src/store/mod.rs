@@ -87,7 +87,7 @@ pub struct Capabilities {
     pub shared: bool,
     /// Whether several servers elect one whose controllers work (see
     /// [`Election`](crate::runtime::Election)). Where they do not, the controllers of all of them work:
-    /// that is safe, and costs passes that another one has already made.
+    /// that is safe, but costs passes, and addresses that are parked because two drivers served one claim.
     pub leases: bool,
 }
 

@@ -1,4 +1,5 @@
-//! What must hold: in every state of the ledger, of every write, and once the system is at rest.
+//! What must hold: in every state of the ledger, and of every write. `rest` has what must hold once
+//! the system is at rest.
 
 use std::collections::HashSet;
 
@@ -9,6 +10,7 @@ use ipledger_core::api::{
 use ipledger_core::net::{Family, Ip};
 
 use super::hash::Fast;
+use super::rest;
 use super::state::PLACES;
 use super::table::{Entry, EntryId, Table};
 use super::universe::Universe;
@@ -22,53 +24,53 @@ pub enum Who {
     Admin,
 }
 
-type Verdict = Result<(), String>;
-type Ledger<'a> = [&'a Entry; PLACES];
+pub type Verdict = Result<(), String>;
+pub type Ledger<'a> = [&'a Entry; PLACES];
 
 /// The oracles, and what they have found well.
 #[derive(Default)]
 pub struct Oracles {
     judged: HashSet<([EntryId; PLACES], EntryId, Who), Fast>,
-    rested: HashSet<Vec<(u64, u32)>>,
+    rested: HashSet<[EntryId; PLACES], Fast>,
 }
 
-fn check(holds: bool, what: impl FnOnce() -> String) -> Verdict {
+pub fn check(holds: bool, what: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-fn holder(address: &IPAddress) -> &str {
+pub fn holder(address: &IPAddress) -> &str {
     let holder = address.spec.claim_ref.as_ref();
     holder.map_or("", |r| r.uid.as_str())
 }
 
-fn protected(address: &IPAddress) -> bool {
+pub fn protected(address: &IPAddress) -> bool {
     address.metadata.has_finalizer(names::ADDRESS_PROTECTION)
 }
 
-fn family(text: &str) -> Option<Family> {
+pub fn family(text: &str) -> Option<Family> {
     Ip::parse(text).ok().map(|ip| ip.family())
 }
 
-fn is_parked(address: &IPAddress, uid: &str) -> bool {
+pub fn is_parked(address: &IPAddress, uid: &str) -> bool {
     address.metadata.annotation(names::PARKED_FOR) == Some(uid)
 }
 
 /// The claims that are not being deleted.
-fn live<'a>(ledger: &Ledger<'a>) -> impl Iterator<Item = &'a IPAddressClaim> {
+pub fn live<'a>(ledger: &Ledger<'a>) -> impl Iterator<Item = &'a IPAddressClaim> {
     let claims = ledger.iter().filter_map(|e| e.claim());
     claims
         .map(|c| c.as_ref())
         .filter(|c| !c.metadata.is_deleting())
 }
 
-fn addresses<'a>(ledger: &Ledger<'a>) -> impl Iterator<Item = &'a IPAddress> {
+pub fn addresses<'a>(ledger: &Ledger<'a>) -> impl Iterator<Item = &'a IPAddress> {
     ledger
         .iter()
         .filter_map(|e| e.address())
         .map(|a| a.as_ref())
 }
 
-fn reports(claim: &IPAddressClaim) -> impl Iterator<Item = &str> {
+pub fn reports(claim: &IPAddressClaim) -> impl Iterator<Item = &str> {
     let status = claim.status.iter();
     status
         .flat_map(|s| &s.addresses)
@@ -110,14 +112,10 @@ impl Oracles {
     }
 
     /// Judges a ledger from which nothing moves by itself.
-    pub fn at_rest(&mut self, ledger: &Ledger<'_>) -> Verdict {
-        let key = ledger.iter().map(|e| (e.version, e.births)).collect();
-        self.rested.insert(key);
-        for claim in ledger.iter().filter_map(|e| e.claim()) {
-            claim_at_rest(ledger, claim)?;
-        }
-        for address in addresses(ledger) {
-            address_at_rest(ledger, address)?;
+    pub fn at_rest(&mut self, table: &Table, ledger: &[EntryId; PLACES]) -> Verdict {
+        if !self.rested.contains(ledger) {
+            rest::judge(&ledger.map(|id| table.get(id)))?;
+            self.rested.insert(*ledger);
         }
         Ok(())
     }
@@ -349,107 +347,5 @@ fn reference_step(old: &IPAddress, new: &IPAddress) -> Verdict {
         (None, _) => check(old.phase() == Some(AddressPhase::Available), || {
             format!("{key} is bound while it is {:?}", old.phase())
         }),
-    }
-}
-
-fn claim_at_rest(ledger: &Ledger<'_>, claim: &IPAddressClaim) -> Verdict {
-    let key = claim.key();
-    check(!claim.metadata.is_deleting(), || {
-        format!("{key} is never let go")
-    })?;
-    let bound = find_condition(claim.conditions(), names::condition::BOUND);
-    let Some(bound) = bound.filter(|c| !c.reason.is_empty()) else {
-        return Err(format!("{key} says neither that it is bound nor why not"));
-    };
-    if claim.phase() == Some(ClaimPhase::Bound) {
-        return check(
-            bound.status == ConditionStatus::True && claim.stamp().is_some(),
-            || format!("{key} is Bound, and its condition or its stamp says something else"),
-        );
-    }
-    check(bound.status == ConditionStatus::False, || {
-        format!("{key} waits and says that it is bound")
-    })?;
-    let named = &claim.spec.address_name;
-    check(named.is_empty() == claim.stamp().is_some(), || {
-        format!("{key} waits with the stamp {:?} (R10)", claim.stamp())
-    })?;
-    for wanted in claim.spec.family.families() {
-        let has = claim.status.iter().flat_map(|s| &s.addresses);
-        if has.into_iter().any(|e| family(&e.address) == Some(*wanted)) {
-            continue;
-        }
-        let free = addresses(ledger).find(|a| {
-            let asked = a.spec.class_name == claim.spec.class_name && named.is_empty()
-                || a.metadata.name == *named;
-            ipledger_core::binding::is_matchable(a)
-                && asked
-                && a.ip().is_some_and(|ip| ip.family() == *wanted)
-        });
-        if let Some(free) = free {
-            let name = &free.metadata.name;
-            return Err(format!("{key} waits although {name} is free"));
-        }
-        let reserved = addresses(ledger).find(|a| {
-            let holder = a.spec.claim_ref.as_ref();
-            holder.is_some_and(|r| r.key() == key && r.uid.is_empty())
-                && !a.metadata.is_deleting()
-                && a.ip().is_some_and(|ip| ip.family() == *wanted)
-        });
-        if let Some(reserved) = reserved {
-            let name = &reserved.metadata.name;
-            return Err(format!("{key} waits although {name} is reserved for it"));
-        }
-    }
-    Ok(())
-}
-
-fn address_at_rest(ledger: &Ledger<'_>, address: &IPAddress) -> Verdict {
-    let key = address.key();
-    let uid = holder(address);
-    let claim = live(ledger).find(|c| {
-        let holder = address.spec.claim_ref.as_ref();
-        holder.is_some_and(|r| r.key() == c.key() && (r.uid.is_empty() || uid == c.metadata.uid))
-    });
-    let reported = claim.is_some_and(|c| reports(c).any(|n| n == address.metadata.name));
-    if address.metadata.is_deleting() {
-        // It goes with its claim, or once the claim is bound to another.
-        let waits = claim.is_some_and(|c| c.phase() == Some(ClaimPhase::Pending));
-        return check(reported || waits, || format!("{key} is never let go"));
-    }
-    match (&address.spec.claim_ref, claim) {
-        (None, _) => check(
-            address.phase() == Some(AddressPhase::Available)
-                && find_condition(address.conditions(), names::condition::BOUND).is_none(),
-            || format!("{key} is held by nobody and is {:?}", address.phase()),
-        ),
-        (Some(_), Some(claim)) if reported => {
-            check(address.phase() == Some(AddressPhase::Bound), || {
-                format!(
-                    "{} reports {key}, which is {:?}",
-                    claim.key(),
-                    address.phase()
-                )
-            })
-        }
-        (Some(_), Some(claim)) => check(is_parked(address, &claim.metadata.uid), || {
-            format!("{key} is kept for {}, which has another", claim.key())
-        }),
-        // Reserved for the next claim of this name.
-        (Some(held), None) if held.uid.is_empty() => {
-            check(address.phase() == Some(AddressPhase::Pending), || {
-                format!("{key} waits for a claim and is {:?}", address.phase())
-            })
-        }
-        (Some(_), None) => check(
-            address.phase() == Some(AddressPhase::Released)
-                && address.spec.reclaim_policy == ReclaimPolicy::Retain,
-            || {
-                format!(
-                    "the claim of {key} is gone, and it is {:?}",
-                    address.phase()
-                )
-            },
-        ),
     }
 }

@@ -95,8 +95,8 @@ impl Step {
 /// The steps from one state, and where each leads.
 pub type Steps = Vec<(Step, State)>;
 
-/// What is wrong, and with which step.
+/// What is wrong, and with which step to which state; none if the system is at rest.
 pub struct Violation {
-    pub step: Option<(Step, State)>,
+    pub step: Option<(Step, Box<State>)>,
     pub what: String,
 }

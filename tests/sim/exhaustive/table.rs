@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ipledger_core::api::{
-    IPAddress, IPAddressClaim, IPAddressClass, Key, Object, ObjectMeta, Timestamp,
+    IPAddress, IPAddressClaim, IPAddressClass, Key, Kind, Object, ObjectMeta, Timestamp,
 };
 use ipledger_core::binding::Write;
 use ipledger_core::runtime::Found;
@@ -89,13 +89,11 @@ impl Thing {
         let mut object = object.clone();
         object.metadata.resource_version = Some(Revision(version));
         match object.kind {
-            IPADDRESS => Thing::Address(Arc::new(IPAddress::from_object(&object).unwrap())),
+            Kind::IPAddress => Thing::Address(Arc::new(IPAddress::from_object(&object).unwrap())),
             _ => Thing::Claim(Arc::new(IPAddressClaim::from_object(&object).unwrap())),
         }
     }
 }
-
-const IPADDRESS: ipledger_core::api::Kind = ipledger_core::api::Kind::IPAddress;
 
 impl Entry {
     pub fn claim(&self) -> Option<&Arc<IPAddressClaim>> {
@@ -115,7 +113,7 @@ impl Entry {
     /// The entry as the answer to a read of this key.
     pub fn found(&self, key: &Key) -> Found {
         match key.kind {
-            IPADDRESS => Found::Address(self.address().cloned()),
+            Kind::IPAddress => Found::Address(self.address().cloned()),
             _ => Found::Claim(self.claim().cloned()),
         }
     }

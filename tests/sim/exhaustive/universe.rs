@@ -254,7 +254,7 @@ pub fn all() -> Vec<Universe> {
             about: "the same while a core dies",
             classes: pool(),
             claims: vec![simple("k1")],
-            addresses: vec![there("10.0.0.1", Delete), there("10.0.0.2", Retain)],
+            addresses: vec![there("10.0.0.1", Delete)],
             bounds: Bounds {
                 left: Left {
                     crashes: 1,

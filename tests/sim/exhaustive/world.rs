@@ -113,8 +113,7 @@ impl World {
         }
         self.driver_steps(state, out)?;
         if !out.iter().any(|(step, _)| step.is_own()) {
-            let entries = state.ledger.map(|id| self.table.get(id));
-            let judged = self.oracles.at_rest(&entries);
+            let judged = self.oracles.at_rest(&self.table, &state.ledger);
             judged.map_err(|what| Violation { step: None, what })?;
         }
         self.arrivals(state, out)?;
@@ -141,7 +140,7 @@ impl World {
         let mut written = *state;
         written.ledger[place] = entry;
         let fail = |what| Violation {
-            step: Some((step(0), written)),
+            step: Some((step(0), Box::new(written))),
             what,
         };
         let bounds = self.universe.bounds;

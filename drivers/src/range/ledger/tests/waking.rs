@@ -188,12 +188,11 @@ fn d6_what_a_dual_claim_was_told_is_repeated_by_a_driver_that_starts_later_while
         held("10.0.0.1", "x").seen(),
         held("fd00::1", "x").seen(),
     ];
-    let mut dual = claim("one", ClaimFamily::Dual);
-    let of = |family| Refusal {
+    let refusal = Refusal {
         class: "c".to_owned(),
-        cause: Cause::Exhausted(family),
+        cause: Cause::Exhausted(Family::V6),
     };
-    dual = annotated(&dual, Some(&of(Family::V6))).unwrap();
+    let dual = annotated(&claim("one", ClaimFamily::Dual), Some(&refusal)).unwrap();
     let mut later = started(&full);
     later.observe(&dual.seen());
     assert_eq!(
