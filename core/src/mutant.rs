@@ -56,7 +56,6 @@ pub enum Mutant {
     OldEventsTaken,
     RecreationUnseen,
     WatchesFromNow,
-    OlderListingTaken,
     BarrierUnawaited,
     // Range driver.
     StartIgnoresWhatExists,

@@ -243,11 +243,6 @@ const ALL: &[(Mutant, &str, &str)] = &[
         "after a gap the watch begins at the present",
     ),
     (
-        Mutant::OlderListingTaken,
-        "page 7",
-        "a listing from the past is taken",
-    ),
-    (
         Mutant::BarrierUnawaited,
         "R6e",
         "a barrier does not wait for the view",

@@ -91,7 +91,7 @@ impl Course {
             self.stage = Stage::Listing(Some((listing, token)));
             return Ok(None);
         }
-        if listing.revision() < self.newest && !active(Mutant::OlderListingTaken) {
+        if listing.revision() < self.newest {
             return Err(StoreError::Unavailable {
                 reason: format!(
                     "the store shows {} at revision {}, older than revision {} that it has shown \

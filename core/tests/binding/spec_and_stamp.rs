@@ -1,6 +1,6 @@
 //! R9 and R10: what is asked for, and when a driver is asked.
 
-use ipledger_core::api::{ClaimFamily, IPAddressClaim, names};
+use ipledger_core::api::{ClaimFamily, IPAddressClaim};
 
 use crate::world::{World, bound_message, delete_policy, names_claim, of_class};
 
