@@ -28,7 +28,13 @@ impl Oracle {
             .metadata
             .annotation(names::PARKED_FOR)
             .is_some_and(|v| v.ends_with(names::SERVE_SUFFIX));
-        if !claim.spec.address_name.is_empty() || serves_by_hand {
+        // What a lost claim calls lost is back: that one and no other.
+        let is_back = claim
+            .status
+            .iter()
+            .flat_map(|s| &s.lost_addresses)
+            .any(|l| l.name == key.name);
+        if !claim.spec.address_name.is_empty() || serves_by_hand || is_back {
             return;
         }
         let family = family_of(&now.spec.address);
@@ -89,12 +95,13 @@ impl Oracle {
             .into_iter()
             .find(|c| !c.is_empty())
             .unwrap_or_default();
+        let since = Some(by.since.of(Kind::IPAddress));
+        // Also by one that has ceased to serve after the pass began.
         let covered = |family| {
-            let mut all = self
-                .addresses
-                .values()
-                .filter(|a| family_of(&a.spec.address) == family);
-            all.any(|a| serves(a, claim))
+            self.addresses.values().any(|a| {
+                let late = holder(a) == claim.metadata.uid && a.metadata.resource_version > since;
+                family_of(&a.spec.address) == family && (late || serves(a, claim))
+            })
         };
         for address in self.addresses.values() {
             let seen = address.metadata.resource_version <= Some(by.since.of(Kind::IPAddress));
