@@ -4,5 +4,7 @@
 pub mod api;
 pub mod cli;
 pub mod clock;
+mod controllers;
+pub mod ledger;
 mod metrics;
 pub mod serve;

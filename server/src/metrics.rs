@@ -1,18 +1,49 @@
 //! What the server counts, in the Prometheus text format.
 
+mod capacity;
+mod store;
+
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ipledger_core::runtime::ControllerStats;
-use ipledger_store_sqlite::SqliteStore;
+use ipledger_core::api::FamilyCapacity;
+use ipledger_core::runtime::{ControllerStats, MeteredStore};
 
-type Read = Box<dyn Fn() -> ControllerStats + Send + Sync>;
+use crate::ledger::Ledger;
+
+/// What the classes have, by name and family.
+type Capacity = Vec<(String, Vec<FamilyCapacity>)>;
+
+type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
 
 /// Reads the counters of the parts of a server.
 pub(crate) struct Metrics {
-    store: Arc<SqliteStore>,
-    controllers: Mutex<Vec<(&'static str, Read)>>,
-    core_writes: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    ledger: Ledger,
+    store: MeteredStore,
+    at_work: Mutex<AtWork>,
+}
+
+/// The controllers that work now.
+#[derive(Default)]
+struct AtWork {
+    role: Role,
+    controllers: Vec<(&'static str, Read<ControllerStats>)>,
+    core_writes: Option<Read<u64>>,
+    capacity: Option<Read<Capacity>>,
+    /// Those of controllers that no longer work.
+    earlier_core_writes: u64,
+}
+
+/// What a server is among those of its ledger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It is not known yet.
+    #[default]
+    Undecided,
+    /// Its controllers work.
+    Leads,
+    /// Those of another one work.
+    StandsBy,
 }
 
 /// One series of a controller.
@@ -63,17 +94,31 @@ const CONTROLLER_SERIES: [Series; 6] = [
 ];
 
 impl Metrics {
-    pub(crate) fn new(store: Arc<SqliteStore>) -> Metrics {
+    /// `store` is that of the ledger, as API and controllers use it.
+    pub(crate) fn new(ledger: Ledger, store: MeteredStore) -> Metrics {
         Metrics {
+            ledger,
             store,
-            controllers: Mutex::default(),
-            core_writes: OnceLock::new(),
+            at_work: Mutex::default(),
         }
     }
 
-    /// Where the writes of the binding core are read; the first one counts.
-    pub(crate) fn add_core(&self, writes: impl Fn() -> u64 + Send + Sync + 'static) {
-        let _ = self.core_writes.set(Box::new(writes));
+    fn at_work(&self) -> MutexGuard<'_, AtWork> {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_role(&self, role: Role) {
+        self.at_work().role = role;
+    }
+
+    /// Where the writes of the binding core are read.
+    pub(crate) fn set_core(&self, writes: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.at_work().core_writes = Some(Box::new(writes));
+    }
+
+    /// Where the capacity of the classes is read.
+    pub(crate) fn set_capacity(&self, capacity: impl Fn() -> Capacity + Send + Sync + 'static) {
+        self.at_work().capacity = Some(Box::new(capacity));
     }
 
     pub(crate) fn add_controller(
@@ -81,32 +126,39 @@ impl Metrics {
         name: &'static str,
         stats: impl Fn() -> ControllerStats + Send + Sync + 'static,
     ) {
-        let mut controllers = self
-            .controllers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        controllers.push((name, Box::new(stats)));
+        self.at_work().controllers.push((name, Box::new(stats)));
+    }
+
+    /// Forgets the controllers, which do not work any more.
+    pub(crate) fn end_term(&self) {
+        let core_writes = self.core_writes();
+        *self.at_work() = AtWork {
+            role: Role::StandsBy,
+            earlier_core_writes: core_writes,
+            ..AtWork::default()
+        };
+    }
+
+    /// Writes of the binding core.
+    pub(crate) fn core_writes(&self) -> u64 {
+        let at_work = self.at_work();
+        at_work.earlier_core_writes + at_work.core_writes.as_ref().map_or(0, |read| read())
     }
 
     fn controllers(&self) -> Vec<(&'static str, ControllerStats)> {
-        let controllers = self
-            .controllers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        controllers
-            .iter()
-            .map(|(name, stats)| (*name, stats()))
-            .collect()
+        let at_work = self.at_work();
+        let read = at_work.controllers.iter();
+        read.map(|(name, stats)| (*name, stats())).collect()
     }
 
-    /// Whether the store works and every controller has seen the whole ledger; if not, what is wrong.
+    /// Whether the store works and every controller has seen the whole ledger, if they are those of
+    /// this server; if not, what is wrong.
     pub(crate) fn ready(&self) -> Result<(), String> {
-        self.store.health()?;
-        match self
-            .controllers()
-            .into_iter()
-            .find(|(_, stats)| !stats.synced)
-        {
+        self.ledger.health()?;
+        if self.at_work().role == Role::Undecided {
+            return Err("it is not known yet which server leads".to_owned());
+        }
+        match self.controllers().iter().find(|(_, s)| !s.synced) {
             Some((name, _)) => Err(format!("the {name} has not read the ledger yet")),
             None => Ok(()),
         }
@@ -114,28 +166,48 @@ impl Metrics {
 
     /// All series.
     pub(crate) fn text(&self) -> String {
-        let stats = self.store.stats();
         let mut text = String::new();
-        for (name, help, value) in [
+        let stats = self.ledger.stats();
+        let mut counters = vec![
             (
                 "ipledger_store_writes_total",
                 "Writes of objects that were committed",
                 stats.writes,
             ),
             (
-                "ipledger_store_commits_total",
-                "Transactions that carried them",
-                stats.commits,
-            ),
-            (
                 "ipledger_core_writes_total",
                 "Writes of objects that the binding core made",
-                self.core_writes.get().map_or(0, |read| read()),
+                self.core_writes(),
             ),
-        ] {
+        ];
+        if let Some(file) = stats.file {
+            counters.push((
+                "ipledger_store_commits_total",
+                "Transactions that carried them",
+                file.commits,
+            ));
+            counters.push((
+                "ipledger_store_compaction_failures_total",
+                "Compactions of the history that failed and are repeated",
+                file.compaction_failures,
+            ));
+        }
+        for (name, help, value) in counters {
             head(&mut text, name, "counter", help);
             let _ = writeln!(text, "{name} {value}");
         }
+        let name = "ipledger_leader";
+        head(
+            &mut text,
+            name,
+            "gauge",
+            "1 if the controllers of this server work",
+        );
+        let leads = self.at_work().role == Role::Leads;
+        let _ = writeln!(text, "{name} {}", u8::from(leads));
+        store::series(&mut text, &self.store.stats());
+        let capacity = self.at_work().capacity.as_ref().map(|read| read());
+        capacity::series(&mut text, &capacity.unwrap_or_default());
         let controllers = self.controllers();
         for series in &CONTROLLER_SERIES {
             head(&mut text, series.name, series.kind, series.help);
@@ -160,14 +232,72 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use std::time::Duration;
+
+    use ipledger_core::store::{ReadAt, Store};
+    use ipledger_store_sqlite::SqliteStore;
+
+    use crate::clock::SystemClock;
+
+    fn metrics(store: SqliteStore) -> Metrics {
+        let ledger = Ledger::File(Arc::new(store));
+        let store = MeteredStore::new(ledger.store(), Arc::new(SystemClock::new()));
+        Metrics::new(ledger, store)
+    }
+
+    #[tokio::test]
+    async fn requests_are_told_as_a_histogram_that_adds_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let store = SqliteStore::open(&path, &Default::default()).await.unwrap();
+        let metrics = metrics(store);
+        let key = ipledger_core::api::Key::class("lan");
+        metrics.store.get(&key, ReadAt::Latest).await.unwrap_err();
+        let text = metrics.text();
+        for line in [
+            "ipledger_store_requests_total{operation=\"get\",answer=\"not_found\"} 1",
+            "ipledger_store_request_duration_seconds_bucket{operation=\"get\",le=\"+Inf\"} 1",
+            "ipledger_store_request_duration_seconds_count{operation=\"get\"} 1",
+            "ipledger_store_watches 0",
+        ] {
+            assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
+        }
+        assert!(text.contains("operation=\"get\",le=\"0.001\"}"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_term_that_is_over_is_seen_and_its_writes_go_on_counting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let store = SqliteStore::open(&path, &Default::default()).await.unwrap();
+        let metrics = metrics(store);
+        assert!(metrics.ready().unwrap_err().contains("which server leads"));
+        metrics.set_core(|| 3);
+        metrics.add_controller("core", ControllerStats::default);
+        metrics.set_role(Role::Leads);
+        assert!(metrics.ready().unwrap_err().contains("has not read"));
+        assert!(metrics.text().contains("\nipledger_leader 1\n"));
+        metrics.end_term();
+        assert_eq!(metrics.ready(), Ok(()));
+        metrics.set_core(|| 2);
+        let text = metrics.text();
+        for line in [
+            "ipledger_leader 0",
+            "ipledger_core_writes_total 5",
+            "ipledger_store_compaction_failures_total 0",
+        ] {
+            assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
+        }
+    }
 
     #[tokio::test]
     async fn a_server_whose_database_file_is_gone_is_not_ready_and_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
         let store = SqliteStore::open(&path, &Default::default()).await.unwrap();
-        let metrics = Metrics::new(Arc::new(store));
+        let metrics = metrics(store);
+        metrics.set_role(Role::Leads);
         assert_eq!(metrics.ready(), Ok(()));
         std::fs::remove_file(&path).unwrap();
         let told = async {

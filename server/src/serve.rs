@@ -1,4 +1,4 @@
-//! One process that is a whole ledger: API, binding core and range driver on one SQLite file.
+//! One process that is a whole ledger: API, binding core and range driver on one store.
 //!
 //! # Guarantees
 //! * The port is bound before the ledger is opened, and both before anything is announced.
@@ -9,17 +9,12 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use ipledger_core::runtime::{
-    Binder, BinderOptions, Clock, Controller, ControllerOptions, LogEvents, Progress, Reconciler,
-};
-use ipledger_core::store::{Store, StoreError};
-use ipledger_drivers::range::RangeDriver;
-use ipledger_store_sqlite::{OpenError, Options, SqliteStore};
+use ipledger_core::runtime::{Clock, MeteredStore};
+use ipledger_core::store::StoreError;
 use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
 use tokio::task::JoinSet;
@@ -28,6 +23,8 @@ use tokio::time::timeout;
 use crate::api::{self, ApiState};
 use crate::cli::Exit;
 use crate::clock::SystemClock;
+use crate::controllers::Controllers;
+use crate::ledger::{Ledger, LedgerError, Location, default_name};
 use crate::metrics::Metrics;
 
 /// A stop waits this long for requests and passes in work; then they are cut off, as by a crash.
@@ -36,10 +33,13 @@ const GRACE: Duration = Duration::from_secs(10);
 /// What to serve, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// The SQLite file; made if it is not there.
-    pub db: PathBuf,
+    /// Where the ledger is.
+    pub ledger: Location,
     /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// The name of the server among those of its ledger, which no other one has at the same time;
+    /// host and address without it.
+    pub name: Option<String>,
 }
 
 /// Why a server cannot start, or ended.
@@ -65,7 +65,7 @@ pub enum ServeError {
     },
     /// The ledger cannot be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] LedgerError),
     /// A part of the server ended although nobody stopped it.
     #[error("the {part} ended unexpectedly: {reason}; the ledger is safe, start the server again")]
     PartEnded {
@@ -98,7 +98,8 @@ impl ServeError {
     pub fn exit(&self) -> Exit {
         match self {
             ServeError::NotLoopback { .. } => Exit::Usage,
-            ServeError::Open(_) | ServeError::Close(_) => Exit::Unavailable,
+            ServeError::Open(e) => e.exit(),
+            ServeError::Close(_) => Exit::Unavailable,
             ServeError::Bind { .. } | ServeError::PartEnded { .. } | ServeError::Signals(_) => {
                 Exit::Other
             }
@@ -109,10 +110,11 @@ impl ServeError {
 /// A server at work. Dropping it cuts everything off, as a crash would.
 pub struct Server {
     address: SocketAddr,
-    store: Arc<SqliteStore>,
+    ledger: Ledger,
+    /// The ledger's store, as API and controllers use it.
+    store: MeteredStore,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
-    binder: Option<Arc<Binder>>,
     stop: flag::Sender<bool>,
     parts: JoinSet<Ended>,
 }
@@ -124,7 +126,7 @@ pub struct Counts {
     pub store: u64,
     /// Those of them that the binding core made.
     pub core: u64,
-    /// Transactions that carried them.
+    /// Transactions that carried them, in a file.
     pub commits: u64,
 }
 
@@ -148,18 +150,20 @@ impl Server {
         let failed = |source| ServeError::Bind { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let store = Arc::new(SqliteStore::open(&options.db, &Options::default()).await?);
+        let ledger = Ledger::open(&options.ledger).await?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let store = MeteredStore::new(ledger.store(), Arc::clone(&clock));
         let mut server = Server {
             address,
-            metrics: Arc::new(Metrics::new(Arc::clone(&store))),
+            metrics: Arc::new(Metrics::new(ledger.clone(), store.clone())),
+            ledger,
             store,
-            clock: Arc::new(SystemClock::new()),
-            binder: None,
+            clock,
             stop: flag::channel(false).0,
             parts: JoinSet::new(),
         };
-        server.start_binding_core();
-        server.start_range_driver();
+        let name = options.name.clone();
+        server.start_controllers(&name.unwrap_or_else(|| default_name(address)));
         server.start_api(listener);
         Ok(server)
     }
@@ -171,11 +175,11 @@ impl Server {
 
     /// Writes so far.
     pub fn counts(&self) -> Counts {
-        let stats = self.store.stats();
+        let stats = self.ledger.stats();
         Counts {
             store: stats.writes,
-            core: self.binder.as_ref().map_or(0, |b| b.writes()),
-            commits: stats.commits,
+            core: self.metrics.core_writes(),
+            commits: stats.file.map_or(0, |file| file.commits),
         }
     }
 
@@ -194,72 +198,28 @@ impl Server {
 
     fn start_api(&mut self, listener: TcpListener) {
         let (ready, metrics) = (Arc::clone(&self.metrics), Arc::clone(&self.metrics));
-        let state = ApiState::new(self.shared_store())
+        let state = ApiState::new(Arc::new(self.store.clone()))
             .with_ready(move || ready.ready())
             .with_metrics(move || metrics.text())
             .with_stop(self.stop.subscribe());
-        let server =
-            axum::serve(listener, api::router(state)).with_graceful_shutdown(self.stopped());
+        let server = axum::serve(listener, api::router(state))
+            .with_graceful_shutdown(stopped(self.stop.subscribe()));
         self.spawn(
             "API",
             async move { server.await.map_err(|e| e.to_string()) },
         );
     }
 
-    fn start_range_driver(&mut self) {
-        let driver = RangeDriver::new(self.shared_store(), Arc::clone(&self.clock));
-        self.start_controller("range driver", Arc::new(driver), Progress::new());
-    }
-
-    fn start_binding_core(&mut self) {
-        let progress = Progress::new();
-        let binder = Binder::new(
-            self.shared_store(),
-            Arc::clone(&self.clock),
-            progress.clone(),
-            Arc::new(LogEvents),
-            BinderOptions::default(),
-        );
-        let binder = Arc::new(binder);
-        self.binder = Some(Arc::clone(&binder));
-        let writes = Arc::clone(&binder);
-        self.metrics.add_core(move || writes.writes());
-        self.start_controller("binding core", binder, progress);
-    }
-
-    fn start_controller<R: Reconciler>(
-        &mut self,
-        part: &'static str,
-        reconciler: Arc<R>,
-        progress: Progress,
-    ) {
-        let controller = Controller::new(
-            part,
-            self.shared_store(),
-            reconciler,
-            Arc::clone(&self.clock),
-            progress,
-            ControllerOptions::default(),
-        );
-        let stats = Arc::clone(&controller);
-        self.metrics.add_controller(part, move || stats.stats());
-        let stopped = self.stopped();
-        self.spawn(part, async move {
-            controller.run(stopped).await.map_err(|e| e.to_string())
-        });
-    }
-
-    fn shared_store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store) as Arc<dyn Store>
-    }
-
-    /// Ready once the server is to stop.
-    fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut stop = self.stop.subscribe();
-        async move {
-            // An error means that the server is gone, which is a stop, too.
-            let _ = stop.wait_for(|stop| *stop).await;
-        }
+    fn start_controllers(&mut self, name: &str) {
+        let controllers = Controllers {
+            store: Arc::new(self.store.clone()),
+            clock: Arc::clone(&self.clock),
+            metrics: Arc::clone(&self.metrics),
+            election: self.ledger.election(name),
+        };
+        let stop = self.stop.subscribe();
+        let stopped = move || stopped(stop.clone());
+        self.spawn("controllers", controllers.run(stopped));
     }
 
     fn spawn(
@@ -315,20 +275,33 @@ impl Server {
             );
             self.parts.shutdown().await;
         }
-        let closed = self.store.close().await.map_err(ServeError::Close);
+        let closed = self.ledger.close().await.map_err(ServeError::Close);
         result.and(closed)
     }
+}
+
+/// Ready once the server is to stop.
+async fn stopped(mut stop: flag::Receiver<bool>) {
+    // An error means that the server is gone, which is a stop, too.
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ipledger_core::api::{Kind, Object};
+    use ipledger_core::store::{Preconditions, Store};
 
     fn options(folder: &tempfile::TempDir, listen: &str) -> ServeOptions {
         ServeOptions {
-            db: folder.path().join("ledger.db"),
+            ledger: Location::File(file(folder)),
             listen: listen.parse().unwrap(),
+            name: None,
         }
+    }
+
+    fn file(folder: &tempfile::TempDir) -> std::path::PathBuf {
+        folder.path().join("ledger.db")
     }
 
     async fn refused(options: &ServeOptions) -> ServeError {
@@ -346,7 +319,7 @@ mod tests {
             let error = refused(&options).await;
             assert!(matches!(error, ServeError::NotLoopback { .. }), "{error}");
             assert_eq!(error.exit(), Exit::Usage);
-            assert!(!options.db.exists());
+            assert!(!file(&folder).exists());
         }
     }
 
@@ -362,18 +335,18 @@ mod tests {
                 .contains("choose another port with --listen"),
             "{error}"
         );
-        assert!(!options.db.exists());
+        assert!(!file(&folder).exists());
     }
 
     #[tokio::test]
     async fn a_file_that_is_no_ledger_is_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let options = options(&folder, "127.0.0.1:0");
-        std::fs::write(&options.db, "a letter, not a ledger".repeat(100)).unwrap();
+        std::fs::write(file(&folder), "a letter, not a ledger".repeat(100)).unwrap();
         let error = refused(&options).await;
         assert!(matches!(error, ServeError::Open(_)), "{error}");
         assert_eq!(error.exit(), Exit::Unavailable);
-        let content = std::fs::read_to_string(&options.db).unwrap();
+        let content = std::fs::read_to_string(file(&folder)).unwrap();
         assert_eq!(content, "a letter, not a ledger".repeat(100));
     }
 
@@ -398,6 +371,33 @@ mod tests {
             server.stop().await.unwrap();
             assert!(reqwest::get(&url).await.is_err(), "nobody listens any more");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_capacity_of_a_class_is_told_as_long_as_the_class_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(&folder, "127.0.0.1:0");
+        let server = Server::start(&options).await.unwrap();
+        let class = Object::from_value(serde_json::json!({
+            "apiVersion": Kind::IPAddressClass.api_version(), "kind": "IPAddressClass",
+            "metadata": {"name": "lan"},
+            "spec": {
+                "provisioner": ipledger_drivers::range::NAME,
+                "parameters": {"addresses": ["192.0.2.0/29"], "reserveFirstLast": true}
+            }
+        }));
+        let class = server.store.create(class.unwrap()).await.unwrap();
+        let series = "ipledger_class_addresses{class=\"lan\",family=\"IPv4\",state=\"free\"} 6";
+        let told = async |there: bool| {
+            while server.metrics.text().contains(series) != there {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(30), told(true)).await.unwrap();
+        let (key, any) = (class.key(), Preconditions::default());
+        server.store.delete(&key, &any).await.unwrap();
+        timeout(Duration::from_secs(30), told(false)).await.unwrap();
+        server.stop().await.unwrap();
     }
 
     #[tokio::test]

@@ -75,6 +75,17 @@ impl Failure {
         }
     }
 
+    /// What it is about, for people.
+    pub(crate) fn said(self) -> String {
+        match self {
+            Failure::Denied(reason)
+            | Failure::NotDone(reason)
+            | Failure::Unknown(reason)
+            | Failure::RequestTooLarge(reason) => reason,
+            other => format!("{other:?}"),
+        }
+    }
+
     /// For a write of this object.
     pub(crate) fn of_write(self, key: &Key) -> StoreError {
         let key = key.clone();

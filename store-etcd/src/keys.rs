@@ -4,6 +4,8 @@
 //! namespaces `/PREFIX/PLURAL/NAMESPACE,NAME`. The comma is less than every character of a name, so
 //! that the order of the keys is that of namespace, then name (with a `/`, `a-b` would come before
 //! `a`). The slash behind the prefix keeps the ledger `a` apart from the ledger `ab`.
+//!
+//! `/PREFIX/leader` and `/PREFIX/import` say who works on the ledger (see `election.rs`, `import.rs`).
 
 use ipledger_core::api::{Key, Kind};
 
@@ -96,6 +98,16 @@ impl Keys {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         })
+    }
+
+    /// Where the name of the server lies whose controllers work. No kind has its name.
+    pub(crate) fn leader(&self) -> Vec<u8> {
+        format!("{}leader", self.root).into_bytes()
+    }
+
+    /// Where the mark of an import lies that is not complete.
+    pub(crate) fn import(&self) -> Vec<u8> {
+        format!("{}import", self.root).into_bytes()
     }
 
     fn folder(&self, kind: Kind) -> String {

@@ -25,8 +25,10 @@
 //! * A watch from the start holds all objects of the kind in memory until they are read.
 //! * A deletion is two writes, the second of which is not waited for (see `value.rs`).
 
+mod election;
 mod event;
 mod failure;
+mod import;
 mod keys;
 mod kv;
 mod list;
@@ -39,11 +41,13 @@ mod value;
 mod watch;
 mod write;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ipledger_core::api::{Key, Kind, Object};
+use ipledger_core::runtime::Election;
 use ipledger_core::store::{
     Capabilities, Deletion, ListOptions, ListPage, Part, Preconditions, ReadAt, Revision, Store,
     StoreError, WatchOptions, WatchStream,
@@ -54,6 +58,7 @@ use crate::keys::Keys;
 use crate::members::Members;
 use crate::value::Value;
 
+pub use import::{Import, ImportError};
 pub use open::OpenError;
 pub use options::{Identity, Options, Tls, User};
 
@@ -81,6 +86,10 @@ struct Inner {
     server: Server,
     recent: recent::Recent,
     signals: tokio::sync::watch::Sender<Signal>,
+    /// Of objects, that were committed.
+    writes: AtomicU64,
+    /// Why the last look at the cluster has failed.
+    trouble: Mutex<Option<String>>,
 }
 
 /// A ledger in etcd. Dropping it ends its watches.
@@ -104,6 +113,55 @@ impl EtcdStore {
         self.inner.signals.send_modify(|s| s.closed = true);
     }
 
+    /// How a process of this name takes part in the election of the one that leads. On kine all lead.
+    ///
+    /// A process takes the place of an earlier one of its name at once, so a name must be one of its own.
+    pub fn election(&self, name: impl Into<String>) -> Arc<dyn Election> {
+        Arc::new(election::Candidate::new(
+            Arc::clone(&self.inner),
+            name.into(),
+        ))
+    }
+
+    /// Keeps all others from working on the ledger, so that it can be filled.
+    ///
+    /// # Errors
+    /// A server works on it; the cluster did not do it.
+    pub async fn begin_import(&self, name: &str) -> Result<Import, ImportError> {
+        Import::begin(Arc::clone(&self.inner), name).await
+    }
+
+    /// Who has begun an import that is not complete; the ledger is not to be used then.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Forbidden`.
+    pub async fn importing(&self) -> Result<Option<String>, StoreError> {
+        let key = Key::cluster(Kind::IPAddressClass, "");
+        let importing = self.inner.importing().await;
+        importing.map_err(|failure| failure.of_read(&key))
+    }
+
+    /// Whether the cluster has answered when it was last looked at, which is done every
+    /// [`Options::probe_interval`].
+    ///
+    /// # Errors
+    /// What it said, for people.
+    pub fn health(&self) -> Result<(), String> {
+        let trouble = self.inner.trouble.lock();
+        match &*trouble.unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(()),
+            Some(reason) => Err(format!(
+                "etcd at {} does not work: {reason}",
+                self.inner.options.endpoints.join(", ")
+            )),
+        }
+    }
+
+    /// Writes of objects that this store has committed since it was opened.
+    pub fn writes(&self) -> u64 {
+        self.inner.writes.load(Relaxed)
+    }
+
     fn check_open(&self) -> Result<(), StoreError> {
         if self.inner.signals.borrow().closed {
             return Err(unavailable("the store is closed".to_owned()));
@@ -118,7 +176,7 @@ impl Drop for EtcdStore {
     }
 }
 
-/// Tells the watches, now and then, how far they should be by now.
+/// Tells the watches, now and then, how far they should be by now, and notes whether the cluster works.
 async fn probe(inner: Arc<Inner>) {
     let interval: Duration = inner.options.probe_interval;
     let mut signals = inner.signals.subscribe();
@@ -128,12 +186,15 @@ async fn probe(inner: Arc<Inner>) {
         () = async {
             loop {
                 tokio::time::sleep(interval).await;
-                // One receiver is that of this task.
-                if inner.signals.receiver_count() > 1
-                    && let Err(failure) = inner.committed(Kind::IPAddressClass).await
-                {
-                    tracing::debug!(?failure, "the last revision of etcd could not be read");
+                let looked = inner.committed(Kind::IPAddressClass).await;
+                let trouble = looked.err().map(failure::Failure::said);
+                let mut last = inner.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+                match (&*last, &trouble) {
+                    (None, Some(reason)) => tracing::warn!(reason, "etcd does not work"),
+                    (Some(_), None) => tracing::warn!("etcd works again"),
+                    _ => {}
                 }
+                *last = trouble;
             }
         } => {}
     }
@@ -225,6 +286,8 @@ impl Store for EtcdStore {
             max_object_bytes: self.inner.options.max_object_bytes,
             history_revisions: 0,
             shared: true,
+            // kine refuses to keep a lease alive.
+            leases: self.inner.server == Server::Etcd,
         }
     }
 }

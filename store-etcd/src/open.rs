@@ -109,6 +109,8 @@ pub(crate) async fn open(options: Options) -> Result<Arc<Inner>, OpenError> {
         server,
         recent: Recent::default(),
         signals,
+        writes: Default::default(),
+        trouble: Default::default(),
     }))
 }
 
@@ -137,7 +139,7 @@ async fn attempt(
                 break;
             }
             Ok(Err(Failure::Denied(reason))) => return Err(OpenError::WrongCredentials { reason }),
-            Ok(Err(failure)) => reason = said(failure),
+            Ok(Err(failure)) => reason = failure.said(),
             Err(_) => reason = format!("no answer within {:?}", options.member_timeout),
         }
     }
@@ -166,7 +168,7 @@ async fn attempt(
         }
         Err(Failure::Denied(reason)) => Err(OpenError::WrongCredentials { reason }),
         Err(failure) => {
-            let (endpoints, reason) = (endpoints(), said(failure));
+            let (endpoints, reason) = (endpoints(), failure.said());
             Err(if reason.contains(NO_LEADER) {
                 OpenError::NoLeader { endpoints }
             } else {
@@ -205,13 +207,6 @@ fn version(text: &str) -> Option<(u64, u64, u64)> {
     let mut parts = plain.split('.').map(str::parse);
     let mut next = || parts.next()?.ok();
     Some((next()?, next()?, next()?))
-}
-
-fn said(failure: Failure) -> String {
-    match failure {
-        Failure::NotDone(reason) | Failure::Unknown(reason) => reason,
-        other => format!("{other:?}"),
-    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub struct Options {
     /// Largest object in bytes of JSON. The limit of etcd (`--max-request-bytes`, 1.5 MiB) is for
     /// the whole request, in which some room is needed for keys and the deletion mark.
     pub max_object_bytes: usize,
+    /// How long a leader that is gone keeps its place. etcd makes it a few seconds at least.
+    pub lease_ttl: Duration,
     /// The clock, for creation and deletion times.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
@@ -72,6 +74,7 @@ impl Options {
             request_timeout: Duration::from_secs(5),
             member_timeout: Duration::from_secs(2),
             probe_interval: Duration::from_secs(2),
+            lease_ttl: Duration::from_secs(8),
             max_object_bytes: (1_536 - 16) * 1_024,
             now: Arc::new(|| Timestamp::from(SystemTime::now())),
         }
@@ -127,6 +130,7 @@ impl fmt::Debug for Options {
             .field("request_timeout", &self.request_timeout)
             .field("member_timeout", &self.member_timeout)
             .field("probe_interval", &self.probe_interval)
+            .field("lease_ttl", &self.lease_ttl)
             .field("max_object_bytes", &self.max_object_bytes)
             .finish_non_exhaustive()
     }

@@ -1,6 +1,7 @@
 //! Create, update and delete, each one compare-and-swap on the key of the object.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ipledger_core::api::{Key, Object};
 use ipledger_core::store::rules::{self, Birth, Outcome};
@@ -233,7 +234,11 @@ impl Inner {
 
     async fn put(&self, key: &Key, expected: u64, bytes: &[u8]) -> Result<Swap, StoreError> {
         let put = kv::put(&self.members, &self.keys.of(key), expected, bytes).await;
-        put.map_err(|failure| failure.of_write(key))
+        let swap = put.map_err(|failure| failure.of_write(key))?;
+        if let Swap::Done(_) = swap {
+            self.writes.fetch_add(1, Relaxed);
+        }
+        Ok(swap)
     }
 
     /// Removes a grave in the background. If that fails, it lies there until somebody lists it

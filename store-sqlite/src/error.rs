@@ -1,5 +1,7 @@
 //! What an error of SQLite means for us.
 
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use ipledger_core::store::StoreError;
@@ -59,8 +61,8 @@ impl Fault {
 }
 
 /// The error of an operation that wrote nothing.
-pub(crate) fn unavailable(path: &Path, error: &sqlx::Error) -> StoreError {
-    let path = path.display();
+pub(crate) fn unavailable(file: &Path, error: &sqlx::Error) -> StoreError {
+    let path = file.display();
     let reason = match Fault::of(error) {
         Fault::Busy => {
             format!("another process holds the database {path}; nothing was written, try again")
@@ -69,13 +71,17 @@ pub(crate) fn unavailable(path: &Path, error: &sqlx::Error) -> StoreError {
             "no space is left for the database {path}: free space on its volume; nothing was \
              written, nothing is lost, and reading goes on"
         ),
-        Fault::ReadOnly | Fault::CannotOpen => format!(
+        Fault::ReadOnly => format!(
+            "the database {path} is read-only: make the file, its folder and its volume \
+             writable; nothing was written, nothing is lost, and reading goes on ({error})"
+        ),
+        Fault::CannotOpen => format!(
             "the database {path} cannot be written: make the file, its folder and its volume \
              writable; nothing was written, nothing is lost, and reading goes on ({error})"
         ),
         Fault::Io => format!(
-            "reading or writing the database {path} failed: check the disk and the system log; \
-             nothing was written ({error})"
+            "reading or writing the database {path} failed: {}; nothing was written ({error})",
+            disk_advice(file)
         ),
         Fault::Damaged | Fault::NotADatabase => format!(
             "the database {path} is damaged: stop every process that uses it, keep a copy, and \
@@ -88,6 +94,26 @@ pub(crate) fn unavailable(path: &Path, error: &sqlx::Error) -> StoreError {
         }
     };
     StoreError::Unavailable { reason }
+}
+
+/// What to do after an error of the disk, of which SQLite tells no more than that there was one. A volume
+/// that the system has made read-only, because it no longer trusts it, is told apart by trying.
+pub(crate) fn disk_advice(database: &Path) -> &'static str {
+    // A file of its own: SQLite's locks would end with a second descriptor of the database.
+    let name = format!(".ipledger-probe-{}", std::process::id());
+    let probe = database.with_file_name(name);
+    let tried = OpenOptions::new().write(true).create_new(true).open(&probe);
+    match tried {
+        Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => {
+            "its volume is read-only; look into the system log for the reason, check the disk, and \
+             make the volume writable again"
+        }
+        Err(_) => "check the disk and the system log",
+        Ok(_) => {
+            let _ = std::fs::remove_file(probe);
+            "check the disk and the system log"
+        }
+    }
 }
 
 /// The error of every operation after the end of the store.

@@ -244,6 +244,7 @@ impl Store for SqliteStore {
             max_object_bytes: self.shared.options.max_object_bytes,
             history_revisions: self.shared.options.history_min_revisions,
             shared: true,
+            leases: false,
         }
     }
 }

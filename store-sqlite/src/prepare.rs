@@ -25,8 +25,9 @@ pub(crate) struct Decided {
 
 impl Decided {
     /// The answer after a commit of which is not known whether it took place.
-    pub(crate) fn unknown(self, error: &Error) -> StoreError {
-        let reason = format!("the commit failed, check the disk and the system log: {error}");
+    /// With what to do about the disk.
+    pub(crate) fn unknown(self, error: &Error, advice: &str) -> StoreError {
+        let reason = format!("the commit failed: {advice} ({error})");
         if self.writes {
             return StoreError::OutcomeUnknown {
                 key: self.key,

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::batch::{Done, Request};
 use crate::compact::Compactor;
-use crate::error::{Fault, unavailable};
+use crate::error::{Fault, disk_advice, unavailable};
 use crate::prepare::{Prepared, Statements, prepare};
 use crate::session::{Session, run};
 use crate::shared::Shared;
@@ -188,7 +188,9 @@ impl Writer {
                 return Err(shared.fail(&e));
             }
             tracing::error!(error = %e, "a commit failed; whether it was written is not known");
-            return Ok(decided.into_iter().map(|d| Err(d.unknown(&e))).collect());
+            let advice = disk_advice(shared.readers.path());
+            let unknown = decided.into_iter().map(|d| Err(d.unknown(&e, advice)));
+            return Ok(unknown.collect());
         }
         shared.stats.writes.fetch_add(changes.len() as u64, Relaxed);
         shared.stats.commits.fetch_add(1, Relaxed);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ipledger_core::api::Kind;
+use ipledger_core::runtime::Term;
 use ipledger_core::store::{ListOptions, Store};
 use ipledger_tests::etcd::{Etcd, EtcdOptions, cluster, leader};
 
@@ -14,6 +15,7 @@ cases![
     a_cluster_whose_leader_is_frozen_goes_on,
     a_frozen_member_in_use_is_left_for_another,
     a_member_that_is_down_from_the_start_is_passed_over,
+    a_server_goes_on_leading_while_the_cluster_loses_a_member,
 ];
 
 fn three() -> Vec<Etcd> {
@@ -78,4 +80,27 @@ async fn a_member_that_is_down_from_the_start_is_passed_over() {
     eventually(|| store.list(Kind::IPAddressClaim, &options)).await;
     let took = start.elapsed();
     assert!(took < Duration::from_secs(3), "it took {took:?}");
+}
+
+/// One that is killed leads the cluster; one that is frozen is the one in use.
+async fn a_server_goes_on_leading_while_the_cluster_loses_a_member() {
+    let mut members = three();
+    let first = leader(&members).await;
+    let store = open(endpoints(&members, first)).await;
+    let mut term = store.election("a").win(&|_| {}).await;
+    members[first].kill();
+    stays(&mut *term).await;
+    members[first].start_again();
+    let follower = (leader(&members).await + 1) % 3;
+    let store = open(endpoints(&members, follower)).await;
+    let mut term = store.election("a").win(&|_| {}).await;
+    members[follower].freeze();
+    stays(&mut *term).await;
+    members[follower].thaw();
+}
+
+/// Longer than a lease that is not prolonged.
+async fn stays(term: &mut dyn Term) {
+    let over = tokio::time::timeout(Duration::from_secs(12), term.over()).await;
+    assert!(over.is_err(), "it leads no more: {over:?}");
 }

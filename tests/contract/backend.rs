@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ipledger_core::api::Key;
+use ipledger_core::runtime::Election;
 use ipledger_core::store::{Capabilities, MemoryStore, Revision, Store};
 
 /// A kind of ledger.
@@ -44,6 +45,12 @@ pub(crate) trait Hooks: Send + Sync {
 
     /// Stops the ledger and opens it again from what it kept.
     async fn restart(&mut self) -> Option<()>;
+
+    /// How a server of this name takes part in the election. Where there is none, the refusal of the
+    /// backend is asserted here.
+    async fn election(&self, _name: &str) -> Option<Arc<dyn Election>> {
+        None
+    }
 }
 
 /// The ledger that a case is given.
@@ -101,6 +108,17 @@ impl Ledger {
             "a shared backend must take a second client"
         );
         client
+    }
+
+    /// How a server takes part in the election; `None` if the backend says that it has none.
+    pub(crate) async fn election(&self, name: &str) -> Option<Arc<dyn Election>> {
+        let election = self.hooks.election(name).await;
+        assert_eq!(
+            election.is_some(),
+            self.capabilities().leases,
+            "servers are elected exactly where the backend says so"
+        );
+        election
     }
 
     /// Restarts the ledger; `false` if the backend says that it is not durable.

@@ -1,11 +1,14 @@
 //! Each claim of `capabilities()` is put to the test, the refusals too.
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use ipledger_core::api::{Kind, Object};
 use ipledger_core::store::{Part, Revision, Store, StoreError, WatchFrom};
 use serde_json::json;
 
 use crate::backend::Ledger;
-use crate::case::cases;
+use crate::case::{cases, soon};
 use crate::make::*;
 use crate::reader::Reader;
 
@@ -19,6 +22,7 @@ cases![
     an_object_of_the_largest_size_can_be_marked_and_deleted,
     a_watch_can_start_as_far_back_as_declared,
     a_cheap_barrier_costs_no_list,
+    servers_elect_one_as_declared,
 ];
 
 /// What the store adds to an object in bytes is less than this.
@@ -155,4 +159,37 @@ async fn a_cheap_barrier_costs_no_list(l: Ledger) {
         barrier < list,
         "a barrier takes {barrier:?}, a list of 6 MB {list:?}"
     );
+}
+
+async fn servers_elect_one_as_declared(l: Ledger) {
+    let Some(first) = l.election("a").await else {
+        return;
+    };
+    let second = l.election("b").await.expect("it is declared");
+    let term = soon("the only candidate leads", first.win(&|_| {})).await;
+    let told = Arc::new(Mutex::new(String::new()));
+    let waits = told.clone();
+    let mut next = tokio::spawn(async move {
+        let waiting = |reason: &str| *waits.lock().unwrap() = reason.to_owned();
+        second.win(&waiting).await
+    });
+    soon("it is told who leads", async {
+        while !told.lock().unwrap().contains("a leads") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(!next.is_finished(), "two lead");
+    term.resign().await;
+    let mut term = soon("the next one leads", &mut next).await.unwrap();
+    // One that starts again under its name does not wait for its own time to run out.
+    let again = l.election("b").await.expect("it is declared");
+    let renewed = soon("it leads again", again.win(&|_| {})).await;
+    let reason = soon("the earlier term is over", term.over()).await;
+    assert!(!reason.is_empty());
+    // One that is gone without a word is followed when its time has run out.
+    drop(renewed);
+    drop(term);
+    let third = l.election("c").await.expect("it is declared");
+    soon("the time runs out", third.win(&|_| {})).await;
 }

@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ipledger_core::api::{Key, Kind};
+use ipledger_core::runtime::Election;
 use ipledger_core::store::{Revision, Store};
 use ipledger_store_etcd::{EtcdStore, Options};
 use ipledger_tests::etcd::{client, compact};
@@ -132,7 +134,8 @@ impl<S: Server> Remote<S> {
 }
 
 async fn open(endpoint: &str, prefix: &str) -> Arc<EtcdStore> {
-    let options = Options::new(vec![endpoint.to_owned()], prefix);
+    let mut options = Options::new(vec![endpoint.to_owned()], prefix);
+    options.lease_ttl = Duration::from_secs(2);
     Arc::new(EtcdStore::open(options).await.unwrap())
 }
 
@@ -182,6 +185,22 @@ impl<S: Server> Hooks for Remote<S> {
 
     async fn second_client(&self) -> Option<Arc<dyn Store>> {
         Some(open(&self.endpoint, &self.prefix).await)
+    }
+
+    async fn election(&self, name: &str) -> Option<Arc<dyn Election>> {
+        if self.store.capabilities().leases {
+            return Some(self.store.election(name));
+        }
+        let client = client(&self.endpoint).await.unwrap();
+        let mut leases = client.lease_client();
+        let granted = leases.grant(60, None).await.unwrap();
+        let kept = leases.keep_alive(granted.id()).await;
+        assert!(
+            kept.is_err(),
+            "{} keeps leases alive, so that it could elect",
+            S::NAME
+        );
+        None
     }
 
     async fn restart(&mut self) -> Option<()> {

@@ -39,6 +39,28 @@ impl Place for Sqlite {
     }
 }
 
+/// A ledger in a real etcd of its own.
+#[cfg(feature = "etcd")]
+pub(crate) struct Etcd(ipledger_tests::etcd::Etcd);
+
+#[cfg(feature = "etcd")]
+impl Etcd {
+    /// It does not wait for the disk: it is not what is killed.
+    pub(crate) fn new() -> Etcd {
+        let options = ipledger_tests::etcd::EtcdOptions::default();
+        Etcd(ipledger_tests::etcd::Etcd::start(&options).expect("tests/tools/build etcd"))
+    }
+}
+
+#[cfg(feature = "etcd")]
+impl Place for Etcd {
+    fn on(&self, server: &mut Command) {
+        let store = format!("etcd://{}/crash", self.0.endpoint());
+        // Under one name the next server leads at once.
+        server.args(["--store", &store, "--name", "crash"]);
+    }
+}
+
 /// A folder in memory where there is one, for files whose syncs protect nothing.
 pub(crate) fn memory_folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm")

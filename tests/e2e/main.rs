@@ -4,6 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;
+#[cfg(feature = "etcd")]
+mod etcd_start;
 mod files;
 mod ledger;
 mod lifecycle;
+#[cfg(feature = "etcd")]
+mod moving;
+#[cfg(feature = "etcd")]
+mod servers;

@@ -314,6 +314,7 @@ impl Store for Client {
             max_object_bytes: 1 << 20,
             history_revisions: 0,
             shared: true,
+            leases: false,
         }
     }
 }

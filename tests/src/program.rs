@@ -63,6 +63,14 @@ impl Server {
         Server::launch(command, port)
     }
 
+    /// Starts one on a store that is named by its URL, under a name of its own.
+    pub fn start_on(store: &str, name: &str) -> Server {
+        let port = free_port();
+        let mut command = serve(port);
+        command.args(["--store", store, "--name", name]);
+        Server::launch(command, port)
+    }
+
     /// Runs a command that serves on this port (see [`serve`]), and waits until it is ready.
     pub fn launch(mut command: Command, port: u16) -> Server {
         command
@@ -166,11 +174,21 @@ impl Server {
 
     /// The number of writes that the store has made.
     pub fn writes(&self) -> u64 {
+        self.metric("ipledger_store_writes_total")
+    }
+
+    /// Whether its controllers work.
+    pub fn leads(&self) -> bool {
+        self.metric("ipledger_leader") == 1
+    }
+
+    /// The value of a series without labels.
+    pub fn metric(&self, name: &str) -> u64 {
         let text = crate::http::text(self.address(), "/metrics").expect("the metrics");
         let line = text
             .lines()
-            .find(|l| l.starts_with("ipledger_store_writes_total"))
-            .unwrap_or_else(|| panic!("no counter of store writes in:\n{text}"));
+            .find(|l| l.split(' ').next() == Some(name))
+            .unwrap_or_else(|| panic!("no {name} in:\n{text}"));
         let number = line.rsplit(' ').next().expect("a number");
         number.parse::<f64>().expect("a number") as u64
     }

@@ -238,6 +238,7 @@ impl Store for MemoryStore {
             max_object_bytes: self.max_object_bytes,
             history_revisions: self.lock().history,
             shared: false,
+            leases: false,
         }
     }
 }

@@ -81,6 +81,10 @@ pub struct Capabilities {
     pub history_revisions: u64,
     /// Whether several processes may work on one ledger.
     pub shared: bool,
+    /// Whether several servers elect one whose controllers work (see
+    /// [`Election`](crate::runtime::Election)). Where they do not, the controllers of all of them work:
+    /// that is safe, and costs passes that another one has already made.
+    pub leases: bool,
 }
 
 /// The ledger's backend. See the module's documentation for what all of them promise.

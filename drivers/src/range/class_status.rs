@@ -22,7 +22,7 @@ pub(super) struct ClassReport {
     /// Why its parameters cannot be used.
     pub(super) problem: Option<String>,
     /// One entry a family, IPv4 first; empty if the parameters cannot be used.
-    capacity: Vec<FamilyCapacity>,
+    pub(super) capacity: Vec<FamilyCapacity>,
     /// How many objects of the class lie outside its ranges.
     outside: usize,
     /// The first of them, by name.

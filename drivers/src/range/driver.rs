@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use ipledger_core::api::{
-    ClaimPhase, IPAddress, IPAddressClaim, Key, Kind, Resource, ResourceSpec,
+    ClaimPhase, FamilyCapacity, IPAddress, IPAddressClaim, Key, Kind, Resource, ResourceSpec,
 };
 use ipledger_core::runtime::{Change, Clock, Next, Pass, Reconciler};
 use ipledger_core::store::{ErrorClass, Part, ReadAt, Revision, Store, StoreError, StoreExt};
@@ -69,6 +69,15 @@ impl RangeDriver {
             clock,
             ledger: Mutex::new(Ledger::default()),
         }
+    }
+
+    /// What each class of this driver has, by name and family, as it stands now (D8). A class whose
+    /// parameters cannot be used has no families.
+    pub fn capacity(&self) -> Vec<(String, Vec<FamilyCapacity>)> {
+        let ledger = self.ledger();
+        let classes = ledger.class_names();
+        let of = |name: &String| Some((name.clone(), ledger.report(name)?.capacity));
+        classes.filter_map(of).collect()
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

@@ -157,6 +157,11 @@ impl Ledger {
         Some(report)
     }
 
+    /// The classes of this driver.
+    pub(super) fn class_names(&self) -> impl Iterator<Item = &String> {
+        self.classes.keys()
+    }
+
     /// Every key, for the safety net.
     pub(super) fn keys(&self) -> Vec<RangeKey> {
         let classes = self.classes.keys().cloned().map(RangeKey::Class);

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, value_parser};
 
 use super::bench;
+use super::exit::CliError;
 use super::output::{Format, ReportFormat};
+use crate::ledger::{EtcdLocation, Location};
 
 /// Keeps the ledger of IP addresses.
 #[derive(Debug, Parser)]
@@ -66,19 +68,28 @@ pub(super) enum Command {
     /// Write all objects as lines of JSON
     Export {
         /// The ledger file, instead of a server
-        #[arg(long, value_name = "FILE", conflicts_with = "server")]
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["server", "store"])]
         db: Option<PathBuf>,
+        #[command(flatten)]
+        store: StoreArgs,
         /// The new file; standard output without it
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Make a ledger file from an export; addresses stay with their claims
+    /// Make a ledger from an export; addresses stay with their claims
     Import {
         /// The export
         file: PathBuf,
-        /// The new ledger
-        #[arg(long, value_name = "FILE")]
-        db: PathBuf,
+        /// The new ledger file
+        #[arg(
+            long,
+            value_name = "FILE",
+            conflicts_with = "store",
+            required_unless_present = "store"
+        )]
+        db: Option<PathBuf>,
+        #[command(flatten)]
+        store: StoreArgs,
         /// Only check the file
         #[arg(long)]
         dry_run: bool,
@@ -126,20 +137,79 @@ pub(super) enum Bench {
         /// for temporary files]
         #[arg(long, value_name = "FOLDER")]
         dir: Option<PathBuf>,
+        #[command(flatten)]
+        store: StoreArgs,
     },
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// The ledger: an SQLite file, made if it is not there
-    #[arg(long, value_name = "FILE", default_value = "./ipledger.db")]
-    pub(super) db: PathBuf,
+    /// The ledger: an SQLite file, made if it is not there [default: ./ipledger.db]
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    pub(super) db: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) store: StoreArgs,
+    /// The name of this server among those of one ledger in etcd, of which each needs its own
+    /// [default: host and address]
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: Option<String>,
     /// Where to listen; only on this machine, because there is no authentication yet
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7440")]
     pub(super) listen: SocketAddr,
     /// Apply manifests after the start and show what becomes of their claims (may be repeated)
     #[arg(long, value_name = "FILE")]
     pub(super) apply: Vec<PathBuf>,
+}
+
+/// A ledger that is in no file, and how it is reached.
+#[derive(Debug, Args)]
+pub(super) struct StoreArgs {
+    /// The ledger in etcd: etcd://HOST:PORT[,HOST:PORT...]/PREFIX, or etcds:// for TLS
+    #[arg(long, value_name = "URL", conflicts_with = "server")]
+    store: Option<String>,
+    /// Who signs the certificates of the store's members, in PEM form [default: whom the system trusts]
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_ca: Option<PathBuf>,
+    /// Our own certificate for the store, in PEM form
+    #[arg(long, value_name = "FILE", requires_all = ["store", "store_key"])]
+    store_cert: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", requires_all = ["store", "store_cert"])]
+    store_key: Option<PathBuf>,
+    /// The user of the store; the password is in a file or in IPLEDGER_STORE_PASSWORD
+    #[arg(long, value_name = "NAME", requires = "store")]
+    store_user: Option<String>,
+    /// The file with the user's password
+    #[arg(long, value_name = "FILE", requires = "store_user")]
+    store_password_file: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// Where that is; nothing if it is not said.
+    ///
+    /// # Errors
+    /// `Usage`: there is no such store.
+    pub(super) fn location(self) -> Result<Option<Location>, CliError> {
+        let Some(url) = self.store else {
+            return Ok(None);
+        };
+        if let Some(path) = url.strip_prefix("sqlite://").filter(|p| !p.is_empty()) {
+            return Ok(Some(Location::File(path.into())));
+        }
+        if !["etcd://", "etcds://"].iter().any(|s| url.starts_with(s)) {
+            return Err(CliError::Usage(format!(
+                "--store {url}: there is no such store; write etcd://HOST:PORT[,HOST:PORT...]/PREFIX \
+                 (etcds:// for TLS), or sqlite:///FOLDER/FILE"
+            )));
+        }
+        Ok(Some(Location::Etcd(EtcdLocation {
+            url,
+            ca: self.store_ca,
+            identity: self.store_cert.zip(self.store_key),
+            user: self.store_user,
+            password_file: self.store_password_file,
+        })))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -258,6 +328,13 @@ mod tests {
             "ipledger restore --from a.db",
             "ipledger export --db a.db --server http://127.0.0.1:1",
             "ipledger import a.jsonl",
+            "ipledger import a.jsonl --db b.db --store etcd://127.0.0.1:1/x",
+            "ipledger export --db b.db --store etcd://127.0.0.1:1/x",
+            "ipledger export --server http://127.0.0.1:1 --store etcd://127.0.0.1:1/x",
+            "ipledger serve --db b.db --store etcd://127.0.0.1:1/x",
+            "ipledger serve --store-user u",
+            "ipledger serve --store etcd://127.0.0.1:1/x --store-cert c.pem",
+            "ipledger serve --store etcd://127.0.0.1:1/x --store-password-file p",
             "ipledger bench bind --claims 0",
             "ipledger bench bind --claims 1000001",
             "ipledger bench bind --callers 0",
@@ -270,9 +347,33 @@ mod tests {
     }
 
     #[test]
+    fn a_store_is_named_by_its_url() {
+        let location = |url: &str| {
+            let words = ["ipledger", "serve", "--store", url];
+            match Cli::try_parse_from(words).unwrap().command {
+                Command::Serve(args) => args.store.location(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let file = location("sqlite:///a/b.db").unwrap();
+        assert_eq!(file, Some(Location::File("/a/b.db".into())));
+        let etcd = location("etcds://a:1/x").unwrap();
+        assert!(matches!(etcd, Some(Location::Etcd(e)) if e.url == "etcds://a:1/x"));
+        for bad in ["/a/b.db", "http://a:1/x", "sqlite://", ""] {
+            let e = location(bad).unwrap_err().to_string();
+            assert!(e.contains("etcd://HOST:PORT"), "{bad}: {e}");
+        }
+    }
+
+    #[test]
     fn the_documented_commands_are_understood() {
         for words in [
             "ipledger serve --db l.db --listen 127.0.0.1:0 --apply a.yaml --apply b.yaml",
+            "ipledger serve --store etcds://a:1,b:1/x --store-ca a --store-cert b --store-key c --name a",
+            "ipledger serve --store etcd://a:1/x --store-user u --store-password-file p",
+            "ipledger export --store etcd://a:1/x -o a.jsonl",
+            "ipledger import a.jsonl --store etcd://a:1/x --dry-run",
+            "ipledger bench store --store etcd://a:1/x",
             "ipledger get claims -A -o wide --watch",
             "ipledger get claim web -n team-a -o json",
             "ipledger --server http://127.0.0.1:1 get addresses -l a=b",

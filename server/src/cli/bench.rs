@@ -4,6 +4,8 @@
 //! A further backend for `bench store` is one more implementation of `subject::Subject`.
 
 mod bind;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod machine;
 mod sqlite;
 mod store;

@@ -3,10 +3,12 @@
 use std::fmt;
 
 use ipledger_core::store::StoreError;
-use ipledger_store_sqlite::CopyError;
+use ipledger_store_sqlite::{CopyError, OpenError};
 use serde_json::json;
 
 use super::client::ClientError;
+use crate::ledger::LedgerError;
+use crate::serve::ServeError;
 
 /// The exit code of a command (design page 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ pub(crate) enum CliError {
     TimeOut(String),
     /// The server cannot start or go on.
     #[error(transparent)]
-    Serve(#[from] crate::serve::ServeError),
+    Serve(#[from] ServeError),
     /// A ledger file cannot be read, copied or written.
     #[error("{message}")]
     Ledger {
@@ -123,6 +125,18 @@ impl From<CopyError> for CliError {
             },
             message: error.to_string(),
         }
+    }
+}
+
+impl From<LedgerError> for CliError {
+    fn from(error: LedgerError) -> CliError {
+        ServeError::Open(error).into()
+    }
+}
+
+impl From<OpenError> for CliError {
+    fn from(error: OpenError) -> CliError {
+        LedgerError::from(error).into()
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::client::{Client, Scope};
 use super::exit::CliError;
 use super::folder::Folder;
 use super::output::{Terminal, to_json_line};
+use crate::ledger::{Ledger, Location};
 
 /// The form of the lines.
 pub(super) const VERSION: u32 = 1;
@@ -41,8 +42,8 @@ pub(super) struct Header {
 pub(super) enum Source {
     /// Behind a server.
     Server(Client),
-    /// In a ledger file, which may be in use.
-    File(PathBuf),
+    /// In a ledger, which may be in use.
+    Ledger(Location),
 }
 
 /// Exports a ledger to a new file, or to standard output.
@@ -57,7 +58,13 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let objects = match source {
         Source::Server(client) => at_one_moment(&Reading::Server(client)).await?,
-        Source::File(db) => of_file(&db).await?,
+        Source::Ledger(Location::File(db)) => of_file(&db).await?,
+        Source::Ledger(other) => {
+            let ledger = Ledger::open(&other).await?;
+            let objects = at_one_moment(&Reading::Store(ledger.store())).await;
+            ledger.close().await?;
+            objects?
+        }
     };
     let Some(path) = output else {
         for line in lines(&objects) {
@@ -83,7 +90,7 @@ async fn of_file(db: &Path) -> Result<Vec<Object>, CliError> {
     let copy = folder.path().join("ledger.db");
     backup(db, &copy, &Options::default()).await?;
     let store = SqliteStore::open(&copy, &Options::default()).await;
-    let store = Arc::new(store.map_err(crate::serve::ServeError::Open)?);
+    let store = Arc::new(store?);
     let objects = at_one_moment(&Reading::Store(store.clone())).await;
     store.close().await?;
     objects

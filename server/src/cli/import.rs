@@ -1,4 +1,4 @@
-//! `ipledger import`: a new ledger with the objects of an export.
+//! `ipledger import`: a new ledger, in a file or in etcd, with the objects of an export.
 //!
 //! | question | file |
 //! |---|---|
@@ -6,8 +6,11 @@
 //! | would the core change what is imported? | `check.rs` |
 //! | how do bindings survive new uids? | `remap.rs` |
 //! | what is written, and in which order? | `load.rs` |
+//! | how are servers kept away from a ledger in etcd? | `etcd.rs` |
 
 mod check;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod file;
 mod load;
 mod remap;
@@ -15,12 +18,14 @@ mod remap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ipledger_core::api::Object;
+use ipledger_core::store::Store;
 use ipledger_store_sqlite::{CopyError, Options, SqliteStore, restore};
 
 use super::exit::{CliError, Exit};
 use super::export::counted;
 use super::output::Terminal;
-use crate::serve::ServeError;
+use crate::ledger::Location;
 
 /// How often the progress line is drawn again.
 const REDRAW: Duration = Duration::from_millis(100);
@@ -29,20 +34,20 @@ const REDRAW: Duration = Duration::from_millis(100);
 pub(super) struct Request<'a> {
     /// The export.
     pub(super) file: &'a Path,
-    /// The ledger file to make.
-    pub(super) db: &'a Path,
+    /// The ledger to make.
+    pub(super) to: &'a Location,
     /// Only check the file and say what would be done.
     pub(super) dry_run: bool,
     /// Import although the core will change some of it.
     pub(super) accept_changes: bool,
 }
 
-/// Makes a ledger file from an export. It appears under its name when it is complete, so that no
-/// server can work on a part of it; after a crash the same command goes on.
+/// Makes a ledger from an export. No server can work on a part of it; after a crash the same command
+/// goes on.
 ///
 /// # Errors
 /// The file is no whole export; the core would change what is imported; the ledger exists or
-/// cannot be written.
+/// cannot be written; somebody works on it.
 pub(super) async fn run(request: Request<'_>, terminal: &mut Terminal) -> Result<(), CliError> {
     let objects = file::read(request.file)?;
     let findings = check::findings(&objects);
@@ -57,11 +62,11 @@ pub(super) async fn run(request: Request<'_>, terminal: &mut Terminal) -> Result
             request.file.display()
         )));
     }
-    if request.db.exists() {
-        return Err(CopyError::Exists {
-            path: request.db.to_owned(),
-        }
-        .into());
+    if let Location::File(db) = request.to
+        && db.exists()
+    {
+        let path = db.to_owned();
+        return Err(CopyError::Exists { path }.into());
     }
     let what = counted(&objects);
     if request.dry_run {
@@ -70,32 +75,53 @@ pub(super) async fn run(request: Request<'_>, terminal: &mut Terminal) -> Result
             request.file.display()
         ));
     }
-    let partial = partial(request.db);
+    let start = match request.to {
+        Location::File(db) => into_file(db, &objects, terminal).await?,
+        #[cfg(feature = "etcd")]
+        Location::Etcd(location) => etcd::import(location, &objects, terminal).await?,
+        #[cfg(not(feature = "etcd"))]
+        Location::Etcd(_) => return Err(crate::ledger::not_built().into()),
+    };
+    terminal.line(&format!("{} holds {what}; {start}", request.to))
+}
+
+/// Makes a ledger file, which appears under its name when it is complete.
+async fn into_file(
+    db: &Path,
+    objects: &[Object],
+    terminal: &mut Terminal,
+) -> Result<String, CliError> {
+    let partial = partial(db);
     if partial.exists() {
         terminal.note(&format!(
             "going on with {}, which an earlier import has left",
             partial.display()
         ));
     }
-    let store = SqliteStore::open(&partial, &Options::default()).await;
-    let store = store.map_err(ServeError::Open)?;
-    let mut progress = Progress::new(objects.len(), terminal);
-    let loaded = load::load(&store, &objects, |done| progress.show(done)).await;
-    progress.end();
+    let store = SqliteStore::open(&partial, &Options::default()).await?;
+    let loaded = with_progress(&store, objects, terminal).await;
     let closed = store.close().await;
-    loaded.map_err(|e| failed(e, &partial))?;
+    loaded.map_err(|e| failed(&e, &partial.display()))?;
     closed?;
     // As a copy, the ledger goes on under revisions that the exported one has not used.
-    let (_, start) = restore(&partial, request.db, &Options::default()).await?;
+    let (_, start) = restore(&partial, db, &Options::default()).await?;
     for left in ["", "-wal", "-shm"] {
         let mut path = partial.clone().into_os_string();
         path.push(left);
         let _ = std::fs::remove_file(path);
     }
-    terminal.line(&format!(
-        "{} holds {what}; it starts at revision {start}",
-        request.db.display()
-    ))
+    Ok(format!("it starts at revision {start}"))
+}
+
+async fn with_progress(
+    store: &dyn Store,
+    objects: &[Object],
+    terminal: &mut Terminal,
+) -> Result<(), load::LoadError> {
+    let mut progress = Progress::new(objects.len(), terminal);
+    let loaded = load::load(store, objects, |done| progress.show(done)).await;
+    progress.end();
+    loaded
 }
 
 /// The ledger before it is complete.
@@ -105,15 +131,14 @@ fn partial(db: &Path) -> PathBuf {
     path.into()
 }
 
-fn failed(error: load::LoadError, partial: &Path) -> CliError {
+fn failed(error: &load::LoadError, partial: &dyn std::fmt::Display) -> CliError {
     CliError::Ledger {
         exit: match error {
             load::LoadError::Store(_) => Exit::Unavailable,
             load::LoadError::Foreign { .. } | load::LoadError::Interfered { .. } => Exit::Conflict,
         },
         message: format!(
-            "{error}; what is done so far is in {}, and the same command goes on from there",
-            partial.display()
+            "{error}; what is done so far is in {partial}, and the same command goes on from there"
         ),
     }
 }

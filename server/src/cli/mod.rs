@@ -42,6 +42,7 @@ use tracing_subscriber::EnvFilter;
 
 pub use exit::Exit;
 
+use crate::ledger::Location;
 use crate::serve::ServeOptions;
 use args::{Bench, Cli, Command, DeleteArgs};
 use client::Client;
@@ -52,6 +53,8 @@ use target::Target;
 
 /// Where a server is looked for if nobody says where.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:7440";
+/// The ledger of `serve` if nobody says which.
+const DEFAULT_DB: &str = "./ipledger.db";
 /// Names another server.
 const SERVER_ENV: &str = "IPLEDGER_SERVER";
 /// What is logged to standard error, in the form of `RUST_LOG`; `warn` by default.
@@ -114,9 +117,11 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
     };
     match cli.command {
         Command::Serve(args) => {
+            let db = args.db.unwrap_or_else(|| DEFAULT_DB.into());
             let options = ServeOptions {
-                db: args.db,
+                ledger: args.store.location()?.unwrap_or(Location::File(db)),
                 listen: args.listen,
+                name: args.name,
             };
             serve::run(options, &args.apply, namespace, terminal).await
         }
@@ -152,9 +157,9 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
         Command::Delete(args) => delete_command(args, namespace, &client()?, terminal).await,
         Command::Backup { db, to } => backup::back_up(&db, &to, terminal).await,
         Command::Restore { from, to } => backup::recover(&from, &to, terminal).await,
-        Command::Export { db, output } => {
-            let source = match db {
-                Some(db) => export::Source::File(db),
+        Command::Export { db, store, output } => {
+            let source = match store.location()?.or(db.map(Location::File)) {
+                Some(ledger) => export::Source::Ledger(ledger),
                 None => export::Source::Server(client()?),
             };
             export::run(source, output.as_deref(), terminal).await
@@ -162,12 +167,16 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
         Command::Import {
             file,
             db,
+            store,
             dry_run,
             accept_changes,
         } => {
+            let to = store.location()?.or(db.map(Location::File));
+            let to =
+                to.ok_or_else(|| CliError::Usage("where to? write --db or --store".to_owned()))?;
             let request = import::Request {
                 file: &file,
-                db: &db,
+                to: &to,
                 dry_run,
                 accept_changes,
             };
@@ -194,6 +203,7 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
                     writers,
                     writes,
                     dir,
+                    store,
                 },
         } => {
             let size = bench::StoreSize {
@@ -201,7 +211,7 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
                 writes,
                 folder: dir.unwrap_or_else(std::env::temp_dir),
             };
-            bench::store(&size, terminal).await
+            bench::store(store.location()?, &size, terminal).await
         }
         Command::Version => terminal.line(&format!("ipledger {}", env!("CARGO_PKG_VERSION"))),
     }

@@ -34,7 +34,7 @@ pub(super) async fn run(
     let announce = format!(
         "serving {} from {}; ctrl-C stops",
         client.server(),
-        options.db.display()
+        options.ledger
     );
     // How applying ended; `None` while it goes on.
     let applied = Cell::new(documents.is_empty().then_some(Exit::Ok));

@@ -19,6 +19,12 @@ fn a_server_on_sqlite_that_is_killed_200_times_under_load_keeps_its_word() {
     rounds::run(&Sqlite::new(), 200);
 }
 
+#[cfg(feature = "etcd")]
+#[test]
+fn a_server_on_etcd_that_is_killed_200_times_under_load_keeps_its_word() {
+    rounds::run(&crate::place::Etcd::new(), 200);
+}
+
 /// A store that has lost its last writes when a server is started on it for the fourth time.
 struct Forgetful {
     folder: TempDir,

@@ -156,6 +156,7 @@ impl Store for Script {
             max_object_bytes: 0,
             history_revisions: 0,
             shared: false,
+            leases: false,
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::cli::client::{Client, ClientError, Scope, WatchItem};
 use crate::cli::exit::CliError;
 use crate::cli::folder::Folder;
 use crate::cli::output::Terminal;
+use crate::ledger::Location;
 use crate::serve::{Counts, ServeOptions, Server};
 
 const CLASS: &str = "bench";
@@ -54,8 +55,9 @@ pub(in crate::cli) struct BindSize {
 pub(in crate::cli) async fn bind(size: BindSize, terminal: &mut Terminal) -> Result<(), CliError> {
     let folder = Folder::new("bench")?;
     let server = Server::start(&ServeOptions {
-        db: folder.path().join("bench.db"),
+        ledger: Location::File(folder.path().join("bench.db")),
         listen: ([127, 0, 0, 1], 0).into(),
+        name: None,
     })
     .await?;
     let client = Client::new(&format!("http://{}", server.address()))?;

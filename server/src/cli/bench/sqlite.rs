@@ -12,7 +12,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::subject::{Probe, Row, Subject};
 use crate::cli::exit::{CliError, Exit};
-use crate::serve::ServeError;
 
 /// Callers that wait for the probe's queue at most.
 const QUEUE: usize = 1_024;
@@ -39,7 +38,7 @@ impl Subject for Sqlite {
 
     async fn open(&self, folder: &Path) -> Result<Arc<dyn Store>, CliError> {
         let opened = SqliteStore::open(&folder.join("bench.db"), &Options::default()).await;
-        Ok(Arc::new(opened.map_err(ServeError::Open)?))
+        Ok(Arc::new(opened?))
     }
 
     /// One connection that drains a queue: what waits shares a transaction, one statement for the
@@ -48,7 +47,7 @@ impl Subject for Sqlite {
         let path = folder.join("probe.db");
         // The same tables.
         let made = SqliteStore::open(&path, &Options::default()).await;
-        made.map_err(ServeError::Open)?.close().await?;
+        made?.close().await?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .synchronous(SqliteSynchronous::Full)

@@ -26,6 +26,7 @@ use super::subject::{Probe, Row, Subject};
 use crate::cli::exit::CliError;
 use crate::cli::folder::Folder;
 use crate::cli::output::Terminal;
+use crate::ledger::Location;
 
 /// A measurement that has not done all its writes by then ends with those that it has done.
 const AT_MOST: Duration = Duration::from_secs(20);
@@ -45,15 +46,31 @@ pub(in crate::cli) struct StoreSize {
     pub(in crate::cli) folder: PathBuf,
 }
 
-/// Measures the SQLite store.
+/// Measures the store of a ledger, SQLite if none is named. That ledger itself is left alone.
 ///
 /// # Errors
-/// The folder cannot be written; a write failed; a watch has lost an event.
+/// The folder cannot be written; a write failed; a watch has lost an event; there is no such store.
 pub(in crate::cli) async fn store(
+    beside: Option<Location>,
     size: &StoreSize,
     terminal: &mut Terminal,
 ) -> Result<(), CliError> {
-    measure(&Sqlite, size, terminal).await
+    match beside {
+        None => measure(&Sqlite, size, terminal).await,
+        Some(Location::File(file)) => Err(CliError::Usage(format!(
+            "{}: name the folder of a ledger file with --dir",
+            file.display()
+        ))),
+        #[cfg(feature = "etcd")]
+        Some(Location::Etcd(etcd)) => {
+            let subject = super::etcd::Etcd::beside(&etcd).await?;
+            let measured = measure(&subject, size, terminal).await;
+            subject.clear().await?;
+            measured
+        }
+        #[cfg(not(feature = "etcd"))]
+        Some(Location::Etcd(_)) => Err(crate::ledger::not_built().into()),
+    }
 }
 
 async fn measure(
@@ -413,7 +430,7 @@ mod tests {
             writes: 10,
             folder: folder.path().to_owned(),
         };
-        store(&size, &mut terminal).await.unwrap();
+        store(None, &size, &mut terminal).await.unwrap();
         let text = out.text();
         assert!(
             text.contains("10 creates, 10 updates and 3 watched updates"),
@@ -437,7 +454,7 @@ mod tests {
                 writes,
                 folder: std::env::temp_dir(),
             };
-            let e = store(&size, &mut terminal).await.unwrap_err();
+            let e = store(None, &size, &mut terminal).await.unwrap_err();
             assert!(matches!(e, CliError::Usage(_)), "{e}");
         }
     }

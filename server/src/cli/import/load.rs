@@ -33,7 +33,7 @@ pub(super) enum LoadError {
     /// The store holds something else.
     #[error(
         "{key} is in the new ledger and not in the export; nothing was written over it: import \
-         into another file, or move this one away"
+         into an empty one, or move this one away"
     )]
     Foreign {
         /// The object.

@@ -1,0 +1,113 @@
+//! The controllers of a server, and when they work: always, or only while this server leads.
+//!
+//! # Guarantees
+//! * A server that no longer leads cuts its controllers off at once, as a crash would, and begins anew
+//!   with what it reads then when it leads again.
+//! * A server that is stopped lets another one lead at once.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use ipledger_core::runtime::{
+    Binder, BinderOptions, Clock, Controller, ControllerOptions, Election, LogEvents, Progress,
+    Reconciler, Term,
+};
+use ipledger_core::store::Store;
+use ipledger_drivers::range::RangeDriver;
+
+use crate::metrics::{Metrics, Role};
+
+/// What the controllers work on.
+pub(crate) struct Controllers {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// `None`: they work all the time.
+    pub(crate) election: Option<Arc<dyn Election>>,
+}
+
+impl Controllers {
+    /// Works until the stop whenever this server leads.
+    ///
+    /// # Errors
+    /// A controller has failed.
+    pub(crate) async fn run<F>(self, stopped: impl Fn() -> F) -> Result<(), String>
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let Some(election) = &self.election else {
+            return self.work(&stopped).await;
+        };
+        loop {
+            let waiting = |reason: &str| {
+                tracing::info!("the controllers of this server stand by: {reason}");
+                self.metrics.set_role(Role::StandsBy);
+            };
+            let mut term: Box<dyn Term> = tokio::select! {
+                biased;
+                () = stopped() => return Ok(()),
+                term = election.win(&waiting) => term,
+            };
+            tracing::info!("this server leads: its controllers work");
+            let ended = tokio::select! {
+                ended = self.work(&stopped) => Some(ended),
+                reason = term.over() => {
+                    tracing::warn!("this server does not lead any more, its controllers are cut off: {reason}");
+                    None
+                }
+            };
+            self.metrics.end_term();
+            if let Some(ended) = ended {
+                term.resign().await;
+                return ended;
+            }
+        }
+    }
+
+    /// Runs new controllers until the stop.
+    async fn work<F>(&self, stopped: &impl Fn() -> F) -> Result<(), String>
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let progress = Progress::new();
+        let binder = Arc::new(Binder::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.clock),
+            progress.clone(),
+            Arc::new(LogEvents),
+            BinderOptions::default(),
+        ));
+        let writes = Arc::clone(&binder);
+        self.metrics.set_core(move || writes.writes());
+        let core = self.controller("binding core", binder, progress);
+        let driver = Arc::new(RangeDriver::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.clock),
+        ));
+        let classes = Arc::clone(&driver);
+        self.metrics.set_capacity(move || classes.capacity());
+        let driver = self.controller("range driver", driver, Progress::new());
+        self.metrics.set_role(Role::Leads);
+        let ended = tokio::try_join!(core.run(stopped()), driver.run(stopped()));
+        ended.map(|((), ())| ()).map_err(|e| e.to_string())
+    }
+
+    fn controller<R: Reconciler>(
+        &self,
+        name: &'static str,
+        reconciler: Arc<R>,
+        progress: Progress,
+    ) -> Arc<Controller<R>> {
+        let controller = Controller::new(
+            name,
+            Arc::clone(&self.store),
+            reconciler,
+            Arc::clone(&self.clock),
+            progress,
+            ControllerOptions::default(),
+        );
+        let stats = Arc::clone(&controller);
+        self.metrics.add_controller(name, move || stats.stats());
+        controller
+    }
+}

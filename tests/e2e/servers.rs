@@ -1,0 +1,209 @@
+//! Several servers on one ledger in etcd: the controllers of one work, and another one follows it. In
+//! whatever way it goes, no address is given twice.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use ipledger_tests::etcd::{Etcd, EtcdOptions};
+use ipledger_tests::http;
+use ipledger_tests::kine::Kine;
+use ipledger_tests::program::{Server, api, claim, class, signal, wait_for};
+
+/// How long after its death a leader is followed at most (design of the lease: 8 s, and a second until
+/// it is noticed), with room for a slow machine.
+const FOLLOWED: Duration = Duration::from_secs(15);
+
+struct World {
+    store: String,
+    etcd: Etcd,
+}
+
+fn world() -> World {
+    let etcd = Etcd::start(&EtcdOptions::default()).expect("tests/tools/build etcd");
+    let store = format!("etcd://{}/x", etcd.endpoint());
+    World { store, etcd }
+}
+
+fn create_class(server: &Server) {
+    let class = class("c", &["10.0.0.0/20"], "Delete");
+    let answer = server
+        .ask("POST", &api("ipaddressclasses"), Some(&class))
+        .unwrap();
+    assert_eq!(answer.0, 201, "{answer:?}");
+}
+
+/// Creates claims through a server, and now and then deletes one, until told to stop; returns how many
+/// there must be.
+fn load(address: &str, name: &str, over: &AtomicBool) -> usize {
+    let path = api("namespaces/default/ipaddressclaims");
+    let mut left = 0;
+    for n in 0.. {
+        if over.load(SeqCst) {
+            break;
+        }
+        let name = format!("{name}-{n:04}");
+        let created = http::ask(address, "POST", &path, Some(&claim(&name, "c")));
+        assert_eq!(created.as_ref().map(|c| c.0), Ok(201), "{created:?}");
+        if n % 4 == 0 {
+            let deleted = http::ask(address, "DELETE", &format!("{path}/{name}"), None);
+            assert_eq!(deleted.as_ref().map(|d| d.0), Ok(200), "{deleted:?}");
+        } else {
+            left += 1;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    left
+}
+
+/// Waits until so many claims are there, each bound to an address that nobody else has.
+fn assert_bound_once(server: &Server, claims: usize) {
+    wait_for("every claim is bound", || {
+        let all = server.claims("default");
+        all.len() == claims && all.iter().all(|c| c.phase == "Bound")
+    });
+    let ips = |server: &Server| -> Vec<String> {
+        server
+            .claims("default")
+            .into_iter()
+            .flat_map(|c| c.ips)
+            .collect()
+    };
+    let distinct: BTreeSet<String> = ips(server).into_iter().collect();
+    assert_eq!((ips(server).len(), distinct.len()), (claims, claims));
+    wait_for("no address is there without its claim", || {
+        let addresses = server.get("ipaddresses");
+        addresses["items"].as_array().unwrap().len() == claims
+    });
+}
+
+#[test]
+fn of_two_servers_one_leads_and_both_serve_and_the_next_one_follows_a_stop_at_once() {
+    let world = world();
+    let a = Server::start_on(&world.store, "a");
+    let b = Server::start_on(&world.store, "b");
+    assert!(a.leads() && !b.leads());
+    create_class(&b);
+    for (server, name) in [(&a, "one"), (&b, "two")] {
+        let path = api("namespaces/default/ipaddressclaims");
+        let answer = server.ask("POST", &path, Some(&claim(name, "c"))).unwrap();
+        assert_eq!(answer.0, 201, "{answer:?}");
+    }
+    assert_bound_once(&b, 2);
+    assert!(a.metric("ipledger_core_writes_total") > 0);
+    assert_eq!(b.metric("ipledger_core_writes_total"), 0);
+    assert!(a.stop().success());
+    let stopped = Instant::now();
+    wait_for("the other one leads", || b.leads());
+    assert!(
+        stopped.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        stopped.elapsed()
+    );
+    assert!(b.stop().success());
+}
+
+#[test]
+fn a_leader_that_is_killed_under_load_is_followed_and_nothing_is_given_twice() {
+    let world = world();
+    let a = Server::start_on(&world.store, "a");
+    let b = Server::start_on(&world.store, "b");
+    create_class(&a);
+    let over = AtomicBool::new(false);
+    let left = std::thread::scope(|scope| {
+        let clients = ["x", "y"].map(|name| {
+            let (b, over) = (b.address(), &over);
+            scope.spawn(move || load(b, name, over))
+        });
+        wait_for("the leader binds", || {
+            a.metric("ipledger_core_writes_total") > 50
+        });
+        a.kill();
+        let killed = Instant::now();
+        wait_for("the other one leads", || b.leads());
+        let took = killed.elapsed();
+        println!("followed after {took:.1?}");
+        assert!(took < FOLLOWED, "{took:?}");
+        over.store(true, SeqCst);
+        clients.map(|c| c.join().unwrap()).iter().sum::<usize>()
+    });
+    assert!(left > 50, "{left}");
+    assert_bound_once(&b, left);
+    assert!(b.stop().success());
+}
+
+#[test]
+fn a_leader_that_was_frozen_and_goes_on_late_gives_nothing_twice() {
+    let world = world();
+    let a = Server::start_on(&world.store, "a");
+    let b = Server::start_on(&world.store, "b");
+    create_class(&a);
+    let over = AtomicBool::new(false);
+    let left = std::thread::scope(|scope| {
+        let clients = ["x", "y"].map(|name| {
+            let (b, over) = (b.address(), &over);
+            scope.spawn(move || load(b, name, over))
+        });
+        wait_for("the leader binds", || {
+            a.metric("ipledger_core_writes_total") > 50
+        });
+        signal(a.pid(), "STOP");
+        wait_for("the other one leads", || b.leads());
+        wait_for("it binds", || b.metric("ipledger_core_writes_total") > 50);
+        // In the middle of the work of the other one, and with passes in its own hands.
+        signal(a.pid(), "CONT");
+        wait_for("it hears that its time is over", || !a.leads());
+        let after = b.metric("ipledger_core_writes_total");
+        wait_for("the other one works on", || {
+            b.metric("ipledger_core_writes_total") > after + 50
+        });
+        over.store(true, SeqCst);
+        clients.map(|c| c.join().unwrap()).iter().sum::<usize>()
+    });
+    assert_bound_once(&b, left);
+    assert!(b.leads() && !a.leads());
+    assert!(a.stop().success() && b.stop().success());
+}
+
+#[test]
+fn a_leader_whose_key_is_deleted_by_hand_makes_way() {
+    let world = world();
+    let a = Server::start_on(&world.store, "a");
+    let b = Server::start_on(&world.store, "b");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let mut etcd = ipledger_tests::etcd::client(&world.etcd.endpoint())
+            .await
+            .unwrap();
+        etcd.delete("/x/leader", None).await.unwrap();
+    });
+    wait_for("the other one leads", || b.leads() && !a.leads());
+    assert!(a.stop().success() && b.stop().success());
+}
+
+#[test]
+fn on_kine_the_controllers_of_all_servers_work_and_nothing_is_given_twice() {
+    let kine = Kine::start().expect("tests/tools/build kine");
+    let store = format!("etcd://{}/x", kine.endpoint());
+    let a = Server::start_on(&store, "a");
+    let b = Server::start_on(&store, "b");
+    assert!(a.leads() && b.leads());
+    create_class(&a);
+    let over = AtomicBool::new(false);
+    let left = std::thread::scope(|scope| {
+        let clients = [(&a, "x"), (&b, "y")].map(|(server, name)| {
+            let (address, over) = (server.address(), &over);
+            scope.spawn(move || load(address, name, over))
+        });
+        wait_for("both have worked", || {
+            let writes = |s: &Server| s.metric("ipledger_core_writes_total");
+            writes(&a) > 20 && writes(&b) > 20
+        });
+        over.store(true, SeqCst);
+        clients.map(|c| c.join().unwrap()).iter().sum::<usize>()
+    });
+    assert_bound_once(&b, left);
+    assert!(a.stop().success() && b.stop().success());
+}
