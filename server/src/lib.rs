@@ -4,5 +4,7 @@
 pub mod api;
 pub mod cli;
 pub mod clock;
+#[cfg(feature = "kube")]
+pub mod kubernetes;
 mod metrics;
 pub mod serve;

@@ -225,6 +225,8 @@ impl Store for EtcdStore {
             max_object_bytes: self.inner.options.max_object_bytes,
             history_revisions: 0,
             shared: true,
+            names_unreadable: true,
+            selects_any_field: true,
         }
     }
 }

@@ -170,6 +170,8 @@ impl Store for KubeStore {
             max_object_bytes: self.inner.options.max_object_bytes,
             history_revisions: 0,
             shared: true,
+            names_unreadable: false,
+            selects_any_field: false,
         }
     }
 }

@@ -244,6 +244,8 @@ impl Store for SqliteStore {
             max_object_bytes: self.shared.options.max_object_bytes,
             history_revisions: self.shared.options.history_min_revisions,
             shared: true,
+            names_unreadable: true,
+            selects_any_field: true,
         }
     }
 }

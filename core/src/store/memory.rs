@@ -238,6 +238,8 @@ impl Store for MemoryStore {
             max_object_bytes: self.max_object_bytes,
             history_revisions: self.lock().history,
             shared: false,
+            names_unreadable: true,
+            selects_any_field: true,
         }
     }
 }
