@@ -24,6 +24,8 @@ mod etcd;
 mod finalizers;
 #[cfg(feature = "etcd")]
 mod kine;
+#[cfg(feature = "kube")]
+mod kubernetes;
 mod linear;
 mod linear_broken;
 mod linear_checker;
@@ -99,4 +101,7 @@ fn main() {
     let conclusion = libtest_mimic::run(&arguments, trials);
     print!("{}", table::text());
     conclusion.exit();
+    #[cfg(feature = "kube")]
+    trials.extend(kubernetes::trials(&all_cases()));
+    libtest_mimic::run(&arguments, trials).exit();
 }

@@ -34,6 +34,15 @@ pub(super) struct Cli {
 pub(super) enum Command {
     /// Run a ledger: API, controllers and the range driver in one process
     Serve(ServeArgs),
+    /// Run the binding core against a Kubernetes API
+    #[cfg(feature = "kube")]
+    Controller(ClusterArgs),
+    /// Run a driver against a Kubernetes API
+    #[cfg(feature = "kube")]
+    Driver {
+        #[command(subcommand)]
+        which: Driver,
+    },
     /// Show objects
     Get(GetArgs),
     /// Make objects as manifests say
@@ -102,8 +111,29 @@ pub(super) enum Command {
         #[command(subcommand)]
         what: Bench,
     },
+    /// Print the CustomResourceDefinitions for Kubernetes: ipledger crds | kubectl apply -f -
+    Crds,
     /// Show the version of this program
     Version,
+}
+
+#[cfg(feature = "kube")]
+#[derive(Debug, Subcommand)]
+pub(super) enum Driver {
+    /// Hands out addresses of the ranges in the parameters of its classes
+    Range(ClusterArgs),
+}
+
+/// Which Kubernetes cluster.
+#[cfg(feature = "kube")]
+#[derive(Debug, Args)]
+pub(super) struct ClusterArgs {
+    /// The kubeconfig [default: $KUBECONFIG, ~/.kube/config, or the service account of the pod]
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// A context of it, instead of its current one
+    #[arg(long, value_name = "NAME")]
+    pub(super) context: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -271,7 +301,9 @@ impl Command {
     /// Whether the command does nothing but print, so that nothing is lost when its reader goes.
     pub(super) fn only_prints(&self) -> bool {
         match self {
-            Command::Get(_) | Command::Describe { .. } | Command::Version => true,
+            Command::Get(_) | Command::Describe { .. } | Command::Crds | Command::Version => true,
+            #[cfg(feature = "kube")]
+            Command::Controller(_) | Command::Driver { .. } => false,
             Command::Serve(_)
             | Command::Apply(_)
             | Command::Delete(_)
@@ -289,6 +321,8 @@ impl Command {
             Command::Get(args) => args.output == Format::Json,
             Command::Apply(args) => args.output == ReportFormat::Json,
             Command::Delete(args) => args.output == ReportFormat::Json,
+            #[cfg(feature = "kube")]
+            Command::Controller(_) | Command::Driver { .. } => false,
             Command::Serve(_)
             | Command::Describe { .. }
             | Command::Backup { .. }
@@ -296,6 +330,7 @@ impl Command {
             | Command::Export { .. }
             | Command::Import { .. }
             | Command::Bench { .. }
+            | Command::Crds
             | Command::Version => false,
         }
     }

@@ -62,6 +62,10 @@ pub(crate) enum CliError {
     /// The server cannot start or go on.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A controller cannot start or go on.
+    #[cfg(feature = "kube")]
+    #[error(transparent)]
+    Controller(#[from] crate::kubernetes::RunError),
     /// A ledger file cannot be read, copied or written.
     #[error("{message}")]
     Ledger {
@@ -86,6 +90,8 @@ impl CliError {
             CliError::Client(e) | CliError::Object { error: e, .. } => client_exit(e),
             CliError::TimeOut(_) => Exit::TimeOut,
             CliError::Serve(e) => e.exit(),
+            #[cfg(feature = "kube")]
+            CliError::Controller(e) => e.exit(),
             CliError::Ledger { exit, .. } => *exit,
             CliError::Output(_) => Exit::Other,
             CliError::Reported(exit) => *exit,
@@ -102,6 +108,8 @@ impl CliError {
             CliError::TimeOut(_) => (504, "Timeout"),
             CliError::Ledger { exit, .. } if *exit == Exit::Conflict => (409, "Conflict"),
             CliError::Ledger { .. } => (503, "ServiceUnavailable"),
+            #[cfg(feature = "kube")]
+            CliError::Controller(_) => (500, "InternalError"),
             CliError::Serve(_) | CliError::Output(_) | CliError::Reported(_) => {
                 (500, "InternalError")
             }
