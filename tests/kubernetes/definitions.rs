@@ -130,7 +130,7 @@ async fn what_cannot_be_changed_is_refused(cluster: Arc<Cluster>) {
         (
             &ip,
             ("/spec/address", json!("192.0.2.11")),
-            "spec.address: Invalid value: cannot be changed",
+            "spec.address: Invalid value: \"192.0.2.11\": cannot be changed",
         ),
         (
             &ip,
