@@ -69,11 +69,15 @@ impl Caller {
         path: String,
         body: Option<Vec<u8>>,
     ) -> Result<Response<Body>, Failure> {
+        let content = match method {
+            Method::PATCH => "application/json-patch+json",
+            _ => "application/json",
+        };
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(ACCEPT, "application/json")
-            .header(CONTENT_TYPE, "application/json")
+            .header(CONTENT_TYPE, content)
             .body(Body::from(body.unwrap_or_default()))
             .map_err(|e| Failure::NotDone(e.to_string()))?;
         let response = self.client.send(request).await.map_err(of_client)?;

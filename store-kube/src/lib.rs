@@ -21,7 +21,9 @@
 //!   with sign are rounded, and field selectors work only where the CRD declares them.
 //! * A page is in key order, but pages follow each other in the server's order, where namespace
 //!   `a-b` comes before `a`.
-//! * A watch without events may take two seconds to reach a barrier.
+//! * A watch without events may take two seconds to reach a barrier. One with a selector, whose last
+//!   event was none of those that it selects, reaches it with the next write of anything in the
+//!   cluster: the server does not tell it before.
 //! * `metadata.managedFields` is not shown, and kept.
 
 mod call;

@@ -56,21 +56,30 @@ pub(crate) fn main_part(object: &Object) -> Object {
     object
 }
 
-/// The body that writes the status alone.
-pub(crate) fn status_part(object: &Object) -> Value {
+/// The JSON Patch that writes the status alone, if the object is still the one that was seen. (In a
+/// whole object that is sent to the status, the server would take every other difference for a change
+/// of who owns the field, and write that.)
+pub(crate) fn status_patch(object: &Object) -> Value {
     let meta = &object.metadata;
-    let mut body = json!({
-        "apiVersion": object.kind.api_version(), "kind": object.kind.name(),
-        "metadata": {"name": meta.name, "resourceVersion": meta.resource_version},
-    });
-    if !meta.namespace.is_empty() {
-        body["metadata"]["namespace"] = json!(meta.namespace);
-    }
+    let mut steps = Vec::new();
+    let mut step = |op: &str, path: &str, value: Value| {
+        steps.push(json!({"op": op, "path": path, "value": value}));
+    };
     if !meta.uid.is_empty() {
-        body["metadata"]["uid"] = json!(meta.uid);
+        step("test", "/metadata/uid", json!(meta.uid));
     }
-    if let Some(status) = object.fields.get("status").filter(|s| !s.is_null()) {
-        body["status"] = status.clone();
+    step(
+        "replace",
+        "/metadata/resourceVersion",
+        json!(meta.resource_version),
+    );
+    match object.fields.get("status") {
+        Some(status) if !status.is_null() => step("add", "/status", status.clone()),
+        // What is not there cannot be removed.
+        _ => {
+            step("add", "/status", Value::Null);
+            steps.push(json!({"op": "remove", "path": "/status"}));
+        }
     }
-    body
+    Value::Array(steps)
 }

@@ -70,18 +70,19 @@ impl Inner {
         let Some(seen) = object.revision().filter(|r| r.0 > 0) else {
             return Err(self.explained(object, part, None).await);
         };
-        let (path, body) = match part {
-            Part::Main => (
-                path,
-                rules::check_size(&wire::main_part(&object), self.limit())?,
-            ),
+        let (method, path, body) = match part {
+            Part::Main => {
+                let body = rules::check_size(&wire::main_part(&object), self.limit())?;
+                (Method::PUT, path, body)
+            }
             Part::Status => {
                 rules::check_size(&object, self.limit())?;
-                (format!("{path}/status"), bytes(&wire::status_part(&object)))
+                let patch = bytes(&wire::status_patch(&object));
+                (Method::PATCH, format!("{path}/status"), patch)
             }
         };
         let path = self.writing(path);
-        let mut stored = match self.caller.call(Method::PUT, path, Some(body)).await {
+        let mut stored = match self.caller.call(method, path, Some(body)).await {
             Ok(value) => written(&key, value)?,
             Err(Failure::Refused(status)) if [404, 409, 422].contains(&status.code) => {
                 return Err(self.explained(object, part, Some(status)).await);

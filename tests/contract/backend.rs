@@ -43,6 +43,9 @@ pub(crate) trait Hooks: Send + Sync {
     /// Another client of the same ledger, as from another process.
     async fn second_client(&self) -> Option<Arc<dyn Store>>;
 
+    /// Writes something that is not in the ledger, as somebody always does where a store is shared.
+    async fn stir(&self) {}
+
     /// Stops the ledger and opens it again from what it kept.
     async fn restart(&mut self) -> Option<()>;
 
@@ -105,6 +108,10 @@ impl Ledger {
             "what is damaged must be named, and only that"
         );
         damaged
+    }
+
+    pub(crate) async fn stir(&self) {
+        self.hooks.stir().await;
     }
 
     /// Another client; `None` if the backend says that it is not shared.

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use etcd_client::DeleteOptions;
+use etcd_client::GetOptions;
 use ipledger_core::api::{GROUP, Key, Kind, crd};
 use ipledger_core::store::{Revision, Store};
 use ipledger_store_kube::{Cluster, KubeStore, Options};
@@ -115,12 +115,16 @@ fn open_object() -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Takes the objects of the last case out of etcd, whoever holds them; the server sees them go.
+/// Takes the objects of the last case out of etcd, whoever holds them; the server sees them go. One
+/// by one: it is made for one object a revision.
 async fn wipe(server: &Kubernetes) {
     let mut client = client(&server.etcd().endpoint()).await.unwrap();
-    let all = DeleteOptions::new().with_prefix();
+    let options = GetOptions::new().with_prefix().with_keys_only();
     let prefix = format!("/registry/{GROUP}/");
-    client.delete(prefix, Some(all)).await.unwrap();
+    let left = client.get(prefix, Some(options)).await.unwrap();
+    for object in left.kvs() {
+        client.delete(object.key(), None).await.unwrap();
+    }
 }
 
 async fn open(server: &Kubernetes) -> Arc<KubeStore> {
@@ -176,6 +180,7 @@ impl Hooks for Ledger {
         let answer = client.get("/", None).await.unwrap();
         let now = u64::try_from(answer.header().unwrap().revision()).unwrap();
         self.server().restore_ahead(to.0.saturating_sub(now));
+        self.server().wait_until_served();
         self.store = open(self.server()).await;
     }
 
@@ -189,6 +194,14 @@ impl Hooks for Ledger {
         None
     }
 
+    /// An API server tells a watch with a selector how far it has got only when something was
+    /// written since that was no event to it. In a cluster, leases are renewed all the time.
+    async fn stir(&self) {
+        let server = self.server.as_ref().expect("it is given back at the end");
+        let mut client = client(&server.etcd().endpoint()).await.unwrap();
+        client.put("/stir", "", None).await.unwrap();
+    }
+
     async fn second_client(&self) -> Option<Arc<dyn Store>> {
         let server = self.server.as_ref()?;
         Some(open(server).await)
@@ -198,6 +211,7 @@ impl Hooks for Ledger {
         self.store.close();
         self.server().stop();
         self.server().start_again();
+        self.server().wait_until_served();
         self.store = open(self.server()).await;
         Some(())
     }

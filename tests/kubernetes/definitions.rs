@@ -36,12 +36,12 @@ async fn an_address_that_is_not_right_is_refused_with_what_to_write(cluster: Arc
         (
             "ip-2001-db8--1",
             "2001:DB8::1",
-            "must be written in its canonical form, 2001:db8::1",
+            "must be an IP address in its canonical form",
         ),
         (
             "ip-2001-db8--1",
             "2001:db8:0::1",
-            "must be written in its canonical form, 2001:db8::1",
+            "must be an IP address in its canonical form",
         ),
         ("ip-192-0-2-256", "192.0.2.256", "must be an IP address"),
         ("ip-192-0-2-01", "192.0.2.01", "must be an IP address"),
@@ -130,7 +130,7 @@ async fn what_cannot_be_changed_is_refused(cluster: Arc<Cluster>) {
         (
             &ip,
             ("/spec/address", json!("192.0.2.11")),
-            "spec.address: Invalid value: cannot be changed",
+            "spec.address: Invalid value: \"192.0.2.11\": cannot be changed",
         ),
         (
             &ip,

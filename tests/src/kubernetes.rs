@@ -4,12 +4,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 use tempfile::TempDir;
 
 use crate::certificates::{Authority, Certificate};
 use crate::etcd::{Etcd, EtcdOptions};
-use crate::process::Process;
+use crate::process::{PATIENCE, PAUSE, Process};
 use crate::program::free_port;
 use crate::tools;
 
@@ -141,13 +142,22 @@ impl Kubernetes {
         succeed(command.arg(&file));
     }
 
-    /// Waits until the custom resources are served.
+    /// Waits until our kinds are served, after they were defined and after each start.
     ///
     /// # Panics
-    /// They are not within a minute.
+    /// They are not within 30 seconds.
     pub fn wait_until_served(&self) {
-        let established = "--for=condition=Established";
-        succeed(&mut self.kubectl(&["wait", established, "--timeout=60s", "crd", "--all"]));
+        let mut ask = self.kubectl(&["get", "ipledger", "--all-namespaces"]);
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let output = ask.output().expect("kubectl starts");
+            if output.status.success() {
+                return;
+            }
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(Instant::now() < end, "our kinds are not served: {said}");
+            std::thread::sleep(PAUSE);
+        }
     }
 
     fn write_files(&self) {
