@@ -11,7 +11,10 @@ use ipledger_store_kube::{KubeStore, Options};
 use ipledger_tests::kubernetes::{ADMIN, Kubernetes, succeed};
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart/ipledger/files/crds.yaml");
+const DEFINITIONS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../deploy/chart/ipledger/files/crds.yaml"
+);
 pub(crate) const TEAM: &str = "team-a";
 
 pub(crate) struct Cluster(Kubernetes);

@@ -7,6 +7,7 @@
 mod cluster;
 mod definitions;
 mod outage;
+mod roles;
 mod show;
 
 use std::pin::Pin;
@@ -37,10 +38,13 @@ pub(crate) use cases;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let built = ["etcd", "kubernetes"].map(|tool| ipledger_tests::tools::folder(tool).is_some());
-    let built = built == [true, true];
+    let built =
+        ["etcd", "kubernetes", "helm"].map(|tool| ipledger_tests::tools::folder(tool).is_some());
+    let built = built == [true, true, true];
     if !built {
-        eprintln!("the cases are skipped, build the servers: tests/tools/build etcd kubernetes");
+        eprintln!(
+            "the cases are skipped, build the servers: tests/tools/build etcd kubernetes helm"
+        );
     }
     let cluster = Arc::new(OnceLock::new());
     let shared = [definitions::cases(), show::cases()].concat();
@@ -50,7 +54,7 @@ fn main() {
             run(cluster.get_or_init(|| Arc::new(Cluster::start())).clone())
         })
     });
-    let alone = outage::cases();
+    let alone = [outage::cases(), roles::cases()].concat();
     let alone = alone
         .into_iter()
         .map(|(name, run)| trial(name, move || run(Cluster::start())));
