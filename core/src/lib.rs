@@ -10,6 +10,8 @@
 
 pub mod api;
 pub mod binding;
+#[doc(hidden)]
+pub mod mutant;
 pub mod net;
 pub mod runtime;
 pub mod store;

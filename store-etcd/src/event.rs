@@ -3,60 +3,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ipledger_core::api::{Key, Kind, Object};
-use ipledger_core::store::{
-    FieldSelector, LabelSelector, ListOptions, Revision, WatchEvent, WatchOptions, rules,
-};
+use ipledger_core::api::Key;
+use ipledger_core::store::{Filter, Revision, WatchEvent, rules};
 
 use crate::value::Value;
 
-/// Which objects a list or a watch is about.
-#[derive(Clone, Debug)]
-pub(crate) struct Filter {
-    pub(crate) kind: Kind,
-    pub(crate) namespace: Option<String>,
-    labels: LabelSelector,
-    fields: FieldSelector,
-}
-
-impl Filter {
-    pub(crate) fn of_list(kind: Kind, options: &ListOptions) -> Filter {
-        Filter {
-            kind,
-            namespace: options.namespace.clone(),
-            labels: options.labels.clone(),
-            fields: options.fields.clone(),
+/// Whether it is there and asked for. What cannot be read matches every selector: it might be what is
+/// looked for.
+pub(crate) fn matches(filter: &Filter, key: &Key, value: &Value) -> bool {
+    filter.covers(key)
+        && match value {
+            Value::Object(object) => filter.selects(object),
+            Value::Unreadable { .. } => true,
+            Value::Gone(_) => false,
         }
-    }
-
-    pub(crate) fn of_watch(kind: Kind, options: &WatchOptions) -> Filter {
-        Filter {
-            kind,
-            namespace: options.namespace.clone(),
-            labels: options.labels.clone(),
-            fields: options.fields.clone(),
-        }
-    }
-
-    /// Whether it is there and matches. What cannot be read matches every selector: it might be what
-    /// is looked for.
-    pub(crate) fn matches(&self, key: &Key, value: &Value) -> bool {
-        self.namespace.as_ref().is_none_or(|n| *n == key.namespace)
-            && match value {
-                Value::Object(object) => self.selects(object),
-                Value::Unreadable { .. } => true,
-                Value::Gone(_) => false,
-            }
-    }
-
-    fn selects(&self, object: &Object) -> bool {
-        self.labels.matches(object) && self.fields.matches(object)
-    }
-
-    /// Whether it takes every object of the namespace.
-    pub(crate) fn selects_all(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
-    }
 }
 
 /// What stood under a key before a change.
@@ -107,7 +67,7 @@ impl Events {
         if let Value::Gone(_) = value {
             self.graves.insert(key.clone());
         }
-        if !self.filter.matches(key, &value) {
+        if !matches(&self.filter, key, &value) {
             return None;
         }
         match value {
@@ -125,8 +85,7 @@ impl Events {
             before,
             after,
         } = change;
-        let namespace = self.filter.namespace.as_ref();
-        if namespace.is_some_and(|n| *n != key.namespace) {
+        if !self.filter.covers(&key) {
             return Ok(None);
         }
         let known_grave = self.graves.remove(&key);
@@ -181,7 +140,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use ipledger_core::store::WatchFrom;
+    use ipledger_core::api::{Kind, Object};
+    use ipledger_core::store::{LabelSelector, WatchFrom, WatchOptions};
 
     fn claim(tier: &str) -> Arc<Object> {
         let value = json!({

@@ -29,16 +29,20 @@ pub(crate) struct Raw {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
     pub(crate) revision: u64,
+    /// The revision under which the key came to be.
+    pub(crate) created: u64,
 }
 
 impl Raw {
     pub(crate) fn of(kv: KeyValue) -> Raw {
+        let created = revision(kv.create_revision());
         let revision = revision(kv.mod_revision());
         let (key, value) = kv.into_key_value();
         Raw {
             key,
             value,
             revision,
+            created,
         }
     }
 }

@@ -36,7 +36,6 @@ mod members;
 mod open;
 mod options;
 mod recent;
-mod token;
 mod value;
 mod watch;
 mod write;

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use ipledger_core::api::{Key, Kind};
-use ipledger_core::store::{ListOptions, ListPage, Revision, StoreError};
+use ipledger_core::store::{ContinueToken, Filter, ListOptions, ListPage, Revision, StoreError};
 
 use crate::Inner;
-use crate::event::Filter;
+use crate::event::matches;
 use crate::failure::Failure;
 use crate::keys::Range;
 use crate::kv::{self, Raw};
-use crate::token::{self, Token};
 use crate::value::{Value, corrupt};
 
 /// So many values are read at once.
@@ -70,12 +69,9 @@ impl Inner {
         kind: Kind,
         options: &ListOptions,
     ) -> Result<ListPage, StoreError> {
-        let token = match &options.continue_token {
-            Some(text) => Some(Token::decode(text, kind)?),
-            None => None,
-        };
+        let token = ContinueToken::of(options, kind)?;
         let fail = |failure| match failure {
-            Failure::Future => token::refused("is from another store"),
+            Failure::Future => ContinueToken::refused("is from another store"),
             other => other.of_read(&Key::cluster(kind, "")),
         };
         let filter = Filter::of_list(kind, options);
@@ -107,12 +103,13 @@ impl Inner {
                     }
                     continue;
                 }
-                if !filter.matches(&key, &value) {
+                if !matches(&filter, &key, &value) {
                     continue;
                 }
                 if page.items.len() == limit {
                     let revision = Revision(scan.revision());
-                    page.continue_token = last.map(|after| Token { revision, after }.encode());
+                    page.continue_token =
+                        last.map(|after| ContinueToken { revision, after }.encode());
                     break 'pages;
                 }
                 match value {

@@ -7,24 +7,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipledger_core::api::{Key, Object};
 
-/// So many objects are kept.
-const OBJECTS: usize = 4_096;
-/// Larger ones, in bytes as stored, are not.
-const LARGEST: usize = 16 * 1_024;
+/// Objects of so many bytes, as stored, are kept: some 16,000 of the usual size. In memory they take
+/// several times as much.
+const BYTES: usize = 8 << 20;
+/// Larger ones are not.
+const LARGEST: usize = 16 << 10;
 
 #[derive(Default)]
 pub(crate) struct Recent(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    objects: HashMap<Key, Arc<Object>>,
+    objects: HashMap<Key, (Arc<Object>, usize)>,
     /// In the order in which they came; the first one goes first.
     order: VecDeque<Key>,
+    bytes: usize,
 }
 
 impl Recent {
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Object>> {
-        self.lock().objects.get(key).cloned()
+        let kept = self.lock();
+        kept.objects.get(key).map(|(object, _)| object.clone())
     }
 
     /// Keeps an object that has so many bytes as stored, unless a newer one is kept.
@@ -33,19 +36,24 @@ impl Recent {
             return;
         }
         let key = object.key();
-        let mut kept = self.lock();
+        let kept = &mut *self.lock();
         match kept.objects.get_mut(&key) {
-            Some(old) if old.revision() > object.revision() => {}
-            Some(old) => *old = object.clone(),
-            None => {
-                kept.objects.insert(key.clone(), object.clone());
-                kept.order.push_back(key);
-                if kept.order.len() > OBJECTS
-                    && let Some(first) = kept.order.pop_front()
-                {
-                    kept.objects.remove(&first);
-                }
+            Some((old, _)) if old.revision() > object.revision() => return,
+            Some((old, bytes)) => {
+                kept.bytes -= *bytes;
+                (*old, *bytes) = (object.clone(), size);
             }
+            None => {
+                kept.objects.insert(key.clone(), (object.clone(), size));
+                kept.order.push_back(key);
+            }
+        }
+        kept.bytes += size;
+        while kept.bytes > BYTES
+            && let Some(first) = kept.order.pop_front()
+        {
+            let bytes = kept.objects.remove(&first).map_or(0, |(_, bytes)| bytes);
+            kept.bytes -= bytes;
         }
     }
 
@@ -80,13 +88,19 @@ mod tests {
     fn only_so_much_is_kept() {
         let recent = Recent::default();
         recent.put(&object("large", 1), LARGEST + 1);
-        for n in 0..=OBJECTS {
-            recent.put(&object(&format!("a-{n}"), 1), 100);
+        let fit = BYTES / LARGEST;
+        for n in 0..=fit {
+            recent.put(&object(&format!("a-{n}"), 1), LARGEST);
         }
         assert_eq!(recent.get(&Key::address("large")), None);
         assert_eq!(recent.get(&Key::address("a-0")), None);
         assert!(recent.get(&Key::address("a-1")).is_some());
+        // One that shrinks makes room.
+        recent.put(&object("a-1", 2), LARGEST - 100);
+        recent.put(&object("b", 1), 100);
+        assert!(recent.get(&Key::address("a-1")).is_some());
         let kept = recent.lock();
-        assert_eq!((kept.objects.len(), kept.order.len()), (OBJECTS, OBJECTS));
+        assert_eq!((kept.objects.len(), kept.order.len()), (fit + 1, fit + 1));
+        assert_eq!(kept.bytes, BYTES);
     }
 }

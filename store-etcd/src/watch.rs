@@ -20,12 +20,12 @@ use etcd_client::{
 use futures::StreamExt as _;
 use ipledger_core::api::{Key, Kind};
 use ipledger_core::store::{
-    Revision, StoreError, WatchEvent, WatchFrom, WatchOptions, WatchStream,
+    Filter, Revision, StoreError, WatchEvent, WatchFrom, WatchOptions, WatchStream,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::event::{Before, Change, Events, Filter, Forgotten};
+use crate::event::{Before, Change, Events, Forgotten};
 use crate::failure::{Failure, unavailable};
 use crate::keys::Range;
 use crate::kv::{self, Raw, revision};

@@ -81,7 +81,7 @@ impl Inner {
     }
 
     /// When a key was there before, kine 0.17 answers a create with its newest revision instead of
-    /// the one that it wrote. So the object is read again.
+    /// the one that it wrote. So the key is read again: it knows under which revision it was created.
     async fn as_created(&self, object: Object) -> Result<Object, StoreError> {
         let key = object.key();
         let raw = self
@@ -91,17 +91,16 @@ impl Inner {
                 key: key.clone(),
                 reason: format!("it was created, but its revision could not be read: {e}"),
             })?;
-        // Only what is there exactly as it was created shows the revision of the creation.
         if let Some(raw) = raw
-            && let Value::Object(current) = Value::read(&key, raw.revision, &raw.value)
-            && at(object.clone(), raw.revision) == *current
+            && let Value::Object(last) | Value::Gone(last) =
+                Value::read(&key, raw.revision, &raw.value)
+            && last.metadata.uid == object.metadata.uid
         {
-            return Ok(Arc::unwrap_or_clone(current));
+            return Ok(at(object, raw.created));
         }
         Err(StoreError::OutcomeUnknown {
             key,
-            reason: "it was created, and changed or deleted before its revision could be read"
-                .to_owned(),
+            reason: "it was created, and deleted before its revision could be read".to_owned(),
         })
     }
 

@@ -2,11 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ipledger_core::api::{Key, Kind, Object};
-use ipledger_core::store::{
-    FieldSelector, LabelSelector, ListOptions, Revision, StoreError, WatchEvent, WatchOptions,
-    rules,
-};
+use ipledger_core::api::{Key, Object};
+use ipledger_core::store::{Filter, Revision, StoreError, WatchEvent, rules};
 
 /// What happened to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,61 +86,28 @@ pub(crate) struct Event {
     pub(crate) size: usize,
 }
 
-/// Which objects a list or a watch is about.
-#[derive(Clone, Debug)]
-pub(crate) struct Filter {
-    pub(crate) kind: Kind,
-    pub(crate) namespace: Option<String>,
-    labels: LabelSelector,
-    fields: FieldSelector,
-}
-
-impl Filter {
-    pub(crate) fn of_list(kind: Kind, options: &ListOptions) -> Filter {
-        Filter {
-            kind,
-            namespace: options.namespace.clone(),
-            labels: options.labels.clone(),
-            fields: options.fields.clone(),
-        }
+/// What the event is to a watch with this filter; nothing if it does not concern it. A state
+/// that cannot be read matches every selector: it may be what is looked for.
+pub(crate) fn told(filter: &Filter, event: &Event) -> Option<WatchEvent> {
+    let key = &event.key;
+    if !filter.covers(key) {
+        return None;
     }
-
-    pub(crate) fn of_watch(kind: Kind, options: &WatchOptions) -> Filter {
-        Filter {
-            kind,
-            namespace: options.namespace.clone(),
-            labels: options.labels.clone(),
-            fields: options.fields.clone(),
-        }
+    let after = match event.after.get(event) {
+        Ok(after) => after,
+        Err(reason) => return Some(unreadable(key, event.revision, reason)),
+    };
+    if event.op != Op::Deleted && filter.selects(after) {
+        return Some(WatchEvent::Applied(after.clone()));
     }
-
-    pub(crate) fn matches(&self, object: &Object) -> bool {
-        self.labels.matches(object) && self.fields.matches(object)
+    let before = event.before.as_ref()?.get(event);
+    if !before.is_ok_and(|b| !filter.selects(b)) {
+        return Some(WatchEvent::Deleted(match event.op {
+            Op::Deleted => after.clone(),
+            Op::Created | Op::Updated => left(before.ok(), event),
+        }));
     }
-
-    /// What the event is to a watch with this filter; nothing if it does not concern it. A state
-    /// that cannot be read matches every selector: it may be what is looked for.
-    pub(crate) fn event(&self, event: &Event) -> Option<WatchEvent> {
-        let key = &event.key;
-        if key.kind != self.kind || self.namespace.as_ref().is_some_and(|n| *n != key.namespace) {
-            return None;
-        }
-        let after = match event.after.get(event) {
-            Ok(after) => after,
-            Err(reason) => return Some(unreadable(key, event.revision, reason)),
-        };
-        if event.op != Op::Deleted && self.matches(after) {
-            return Some(WatchEvent::Applied(after.clone()));
-        }
-        let before = event.before.as_ref()?.get(event);
-        if !before.is_ok_and(|b| !self.matches(b)) {
-            return Some(WatchEvent::Deleted(match event.op {
-                Op::Deleted => after.clone(),
-                Op::Created | Op::Updated => left(before.ok(), event),
-            }));
-        }
-        None
-    }
+    None
 }
 
 pub(crate) fn unreadable(key: &Key, revision: u64, reason: &str) -> WatchEvent {

@@ -36,7 +36,6 @@ mod schema;
 mod session;
 mod shared;
 mod span;
-mod token;
 mod upgrade;
 mod watch;
 mod writer;

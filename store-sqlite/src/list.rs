@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use ipledger_core::api::Kind;
-use ipledger_core::store::{ListOptions, ListPage, Revision, StoreError};
+use ipledger_core::api::{Key, Kind};
+use ipledger_core::store::{ContinueToken, Filter, ListOptions, ListPage, Revision, StoreError};
 
-use crate::event::{Filter, corrupt};
+use crate::event::corrupt;
 use crate::read::{self, Stored};
 use crate::shared::Shared;
 use crate::span::{Name, Span};
-use crate::token::{Token, refused};
 
 /// How many objects are read at once at most.
 const CHUNK: usize = 1_000;
@@ -20,11 +19,7 @@ pub(crate) async fn list(
     options: ListOptions,
 ) -> Result<ListPage, StoreError> {
     let fail = |e: sqlx::Error| shared.fail(&e);
-    let token = options
-        .continue_token
-        .as_deref()
-        .map(|text| Token::decode(text, kind));
-    let token = token.transpose()?;
+    let token = ContinueToken::of(&options, kind)?;
     let filter = Filter::of_list(kind, &options);
     let limit = options.limit.filter(|l| *l > 0).unwrap_or(usize::MAX);
     // One more than fits tells whether there is another page.
@@ -35,13 +30,13 @@ pub(crate) async fn list(
     let mut span = Span::of_namespace(options.namespace.as_deref());
     let revision = match &token {
         Some(token) => {
-            span = span.after(&token.last);
+            span = span.after(&(token.after.namespace.clone(), token.after.name.clone()));
             token.revision.0
         }
         None => counters.revision,
     };
     if revision > counters.revision {
-        return Err(refused("is from another store"));
+        return Err(ContinueToken::refused("is from another store"));
     }
     counters.check_kept(revision)?;
     let mut page = Page {
@@ -114,13 +109,21 @@ impl Page {
     /// Adds an object if it is asked for. What cannot be read may be, so it is named.
     fn add(&mut self, object: &Stored) -> Added {
         let read = object.object(self.kind);
-        if read.as_ref().is_ok_and(|o| !self.filter.matches(o)) {
+        if read.as_ref().is_ok_and(|o| !self.filter.selects(o)) {
             return Added::Yes;
         }
         if self.result.items.len() == self.limit {
             self.result.continue_token = self.last.take().map(|last| {
-                let revision = Revision(self.revision);
-                Token { revision, last }.encode(self.kind)
+                let (namespace, name) = last;
+                ContinueToken {
+                    revision: Revision(self.revision),
+                    after: Key {
+                        kind: self.kind,
+                        namespace,
+                        name,
+                    },
+                }
+                .encode()
             });
             return Added::Full;
         }

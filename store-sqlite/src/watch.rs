@@ -11,12 +11,12 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use ipledger_core::api::Kind;
 use ipledger_core::store::{
-    Revision, StoreError, WatchEvent, WatchFrom, WatchOptions, WatchStream,
+    Filter, Revision, StoreError, WatchEvent, WatchFrom, WatchOptions, WatchStream,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::event::{Event, Filter, unreadable};
+use crate::event::{self, Event, unreadable};
 use crate::feed::Tail;
 use crate::read::{self, Stored};
 use crate::readers::Reader;
@@ -170,7 +170,7 @@ impl Watcher {
             {
                 self.ready.push_back(WatchEvent::Synced(Revision(revision)));
             }
-            self.ready.extend(self.filter.event(event));
+            self.ready.extend(event::told(&self.filter, event));
         }
         self.position = end;
         Ok(())
@@ -240,7 +240,7 @@ async fn check_kept(
 fn existing(filter: &Filter, object: &Stored) -> Option<WatchEvent> {
     match object.object(filter.kind) {
         Ok(object) => filter
-            .matches(&object)
+            .selects(&object)
             .then_some(WatchEvent::Applied(object)),
         Err(reason) => Some(unreadable(
             &object.key(filter.kind),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipledger_core::api::{Kind, Object};
-use ipledger_core::store::{Deletion, ListOptions, Part, Preconditions, Store, StoreError};
+use ipledger_core::store::{
+    Deletion, ListOptions, Part, Preconditions, ReadAt, Store, StoreError, WatchEvent,
+};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -19,11 +21,13 @@ cases![
     many_writers_on_one_counter_lose_nothing,
     two_clients_on_one_counter_lose_nothing,
     of_many_creates_of_one_name_exactly_one_wins,
+    callers_that_choose_free_names_from_old_lists_never_share_one,
     of_many_deletes_of_one_object_exactly_one_happens,
     of_many_updates_from_one_revision_exactly_one_wins,
     the_last_of_many_finalizers_takes_the_object_away_once,
     spec_and_status_written_at_once_both_survive,
     sixty_four_callers_that_read_then_write_are_never_told_busy,
+    a_create_that_another_changes_at_once_is_answered_as_it_was,
     a_caller_that_gives_up_leaves_the_store_whole,
 ];
 
@@ -118,6 +122,38 @@ async fn of_many_creates_of_one_name_exactly_one_wins(l: Ledger) {
         }
         assert_eq!(won, 1);
     }
+}
+
+/// How a driver hands addresses out: it lists once, takes what is free as far as it knows, and where
+/// somebody was quicker the next one.
+async fn callers_that_choose_free_names_from_old_lists_never_share_one(l: Ledger) {
+    let other = l.second_client().await.unwrap_or(l.store.clone());
+    let old = list_claims(&*l.store).await.items.len();
+    let taken = at_once(8, |i| {
+        let store = if i % 2 == 0 {
+            l.store.clone()
+        } else {
+            other.clone()
+        };
+        async move {
+            let (mut free, mut taken) = (old.., Vec::new());
+            while taken.len() < 8 {
+                let name = format!("ip-{:03}", free.next().unwrap());
+                match store.create(claim(&name)).await {
+                    Ok(_) => taken.push(name),
+                    Err(StoreError::AlreadyExists { .. }) => {}
+                    Err(e) => panic!("{e}"),
+                }
+            }
+            taken
+        }
+    })
+    .await;
+    let mut taken = taken.concat();
+    taken.sort();
+    let wanted: Vec<String> = (0..64).map(|n| format!("ip-{n:03}")).collect();
+    assert_eq!(taken, wanted, "each once, and no hole");
+    assert_eq!(names(&list_claims(&*l.store).await.items), wanted);
 }
 
 async fn of_many_deletes_of_one_object_exactly_one_happens(l: Ledger) {
@@ -283,4 +319,34 @@ async fn a_caller_that_gives_up_leaves_the_store_whole(l: Ledger) {
     for (name, revision) in objects {
         assert_eq!(listed.get(&name), Some(&revision), "{name}");
     }
+}
+
+async fn a_create_that_another_changes_at_once_is_answered_as_it_was(l: Ledger) {
+    let names: Vec<String> = (0..100).map(|n| format!("c-{n:03}")).collect();
+    let mut reader = Reader::claims_from_now(&*l.store).await;
+    let (store, waited_for) = (l.store.clone(), names.clone());
+    let changer = tokio::spawn(async move {
+        for name in &waited_for {
+            let created = loop {
+                match store.get(&key(name), ReadAt::Latest).await {
+                    Ok(object) => break object,
+                    Err(StoreError::NotFound { .. }) => tokio::task::yield_now().await,
+                    Err(e) => panic!("{e}"),
+                }
+            };
+            update(&*store, created.asking("other")).await;
+        }
+    });
+    for name in &names {
+        let created = create(&*l.store, claim(name)).await;
+        assert_eq!(created.metadata.generation, 1);
+        let born = loop {
+            match reader.change().await {
+                WatchEvent::Applied(object) if object.metadata.name == *name => break object,
+                _ => {}
+            }
+        };
+        assert_eq!(created, *born);
+    }
+    changer.await.unwrap();
 }

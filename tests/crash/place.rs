@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use ipledger_tests::program::{Server, free_port, serve};
+use ipledger_tests::program::Server;
 use tempfile::TempDir;
 
 /// A store that outlives the server.
@@ -13,10 +13,7 @@ pub(crate) trait Place {
 
     /// Starts a server and waits until it is ready.
     fn start(&self) -> Server {
-        let port = free_port();
-        let mut server = serve(port);
-        self.on(&mut server);
-        Server::launch(server, port)
+        Server::start_with(|server| self.on(server))
     }
 }
 

@@ -11,9 +11,7 @@ use tempfile::tempdir;
 
 use ipledger_tests::certificates::Authority;
 use ipledger_tests::etcd::{Etcd, EtcdOptions, ServerTls, client, cluster};
-use ipledger_tests::program::{
-    PATIENCE, Server, api, binary, claim, class, free_port, serve, wait_for,
-};
+use ipledger_tests::program::{PATIENCE, Server, api, binary, claim, class, free_port, wait_for};
 
 fn etcd(options: &EtcdOptions) -> Etcd {
     Etcd::start(options).expect("tests/tools/build etcd")
@@ -230,20 +228,18 @@ fn a_user_that_is_unknown_or_may_not_read_is_not_authorised_and_the_right_one_se
         7,
         &["under `ours`", "grant its role readwrite"],
     );
-    let port = free_port();
-    let mut command = serve(port);
-    command.args(user("ours", &ours)).args(["--name", "a"]);
-    let server = Server::launch(command, port);
+    let server = Server::start_with(|command| {
+        command.args(user("ours", &ours)).args(["--name", "a"]);
+    });
     create_class(&server);
     bind_one(&server, "web");
     assert!(server.leads());
     assert!(server.stop().success());
     // The environment does as well.
-    let port = free_port();
-    let mut command = serve(port);
-    command.args(["--store", &store, "--store-user", "ours", "--name", "a"]);
-    command.env("IPLEDGER_STORE_PASSWORD", "ours");
-    let server = Server::launch(command, port);
+    let server = Server::start_with(|command| {
+        command.args(["--store", &store, "--store-user", "ours", "--name", "a"]);
+        command.env("IPLEDGER_STORE_PASSWORD", "ours");
+    });
     bind_one(&server, "db");
     assert!(server.stop().success());
 }
@@ -284,10 +280,9 @@ fn a_ledger_is_served_over_tls_and_a_wrong_authority_is_said() {
         ]
     };
     refused(&with(&wrong), 8, &["cannot be reached", "is TLS right"]);
-    let port = free_port();
-    let mut command = serve(port);
-    command.args(with(&right));
-    let server = Server::launch(command, port);
+    let server = Server::start_with(|command| {
+        command.args(with(&right));
+    });
     create_class(&server);
     bind_one(&server, "web");
     assert!(server.stop().success());

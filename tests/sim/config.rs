@@ -3,7 +3,7 @@
 
 use ipledger_core::api::{Key, Kind};
 
-use crate::actors::{RANGE, STATIC, THIRD, Universe, Weights};
+use crate::actors::{RANGE, SHARED, STATIC, THIRD, Universe, Weights};
 use crate::rng::Rng;
 use crate::third_party::Manners;
 
@@ -102,6 +102,10 @@ pub struct Config {
     pub furnished: bool,
     /// The weight of deliveries to watches; low means that views lag.
     pub delivery_rate: u32,
+    /// How often everything comes to rest, and is judged, before the end.
+    pub rests: u64,
+    /// The weight of writes that arrive late; low means very late.
+    pub late_rate: u32,
     /// Objects a page of a listing.
     pub page: usize,
     /// The views that lag far behind: process and kind, both by number.
@@ -127,6 +131,9 @@ impl Config {
         };
         if ranges > 0 {
             classes.push(RANGE);
+            if rng.chance(300) {
+                classes.push(SHARED);
+            }
         }
         let keys =
             [("a", "k1"), ("a", "k2"), ("b", "k1"), ("a", "k3")].map(|(ns, n)| Key::claim(ns, n));
@@ -142,6 +149,7 @@ impl Config {
         let universe = Universe {
             claims: keys[..rng.between(1, keys.len())].to_vec(),
             by_hand: by_hand[..rng.between(2, by_hand.len())].to_vec(),
+            crowded: rng.chance(200).then(|| *rng.pick(&classes)),
             classes,
             weights: Weights {
                 tenant: 10,
@@ -153,13 +161,17 @@ impl Config {
         let cores = *rng.pick(&[1, 2, 2, 3]);
         let slow = (0..cores).flat_map(|p| (0..Kind::ALL.len()).map(move |k| (p, k)));
         let lag = *rng.pick(&[0, 0, 200, 500]);
+        let drivers_survive = rng.chance(800);
+        let rests = *rng.pick(&[0, 0, 1, 2]);
         Config {
             cores,
+            // Dead drivers stay dead.
+            rests: if drivers_survive { rests } else { 0 },
             slow: slow.filter(|_| rng.chance(lag)).collect(),
             workers: *rng.pick(&[1, 2, 4]),
             third,
             ranges,
-            drivers_survive: rng.chance(800),
+            drivers_survive,
             universe,
             fault_rate: *rng.pick(&[0, 30, 60, 150, 250]),
             faults: Fault::ALL.map(|_| maybe(rng, 1)),
@@ -169,6 +181,7 @@ impl Config {
             busy_act_rate: *rng.pick(&[0, 0, 1, 1, 2, 5]),
             furnished: rng.chance(850),
             delivery_rate: *rng.pick(&[4, 15, 40]),
+            late_rate: *rng.pick(&[1, 2, 2, 8]),
             page: *rng.pick(&[1, 3, 500]),
         }
     }

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ipledger_core::api::{Key, Kind, Object};
@@ -76,11 +77,36 @@ impl Answer {
     }
 }
 
-/// Who asks: a process (by its number) and the pass within which it asks.
+/// How far a process has seen each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sight([Revision; Kind::ALL.len()]);
+
+impl Sight {
+    pub fn new(reached: impl Fn(Kind) -> Revision) -> Sight {
+        Sight(Kind::ALL.map(reached))
+    }
+
+    pub fn of(&self, kind: Kind) -> Revision {
+        let at = Kind::ALL.iter().position(|k| *k == kind);
+        at.map(|at| self.0[at]).unwrap_or_default()
+    }
+}
+
+/// Who asks: a process (by its number, and how often it has started) and the pass within which it
+/// asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     pub process: usize,
+    pub life: u64,
+    /// When it has started.
+    pub born: Duration,
     pub pass: u64,
+    /// What it had seen when the pass began.
+    pub since: Sight,
+    /// What it has seen now.
+    pub now: Sight,
+    /// Whether the process makes one pass at a time.
+    pub alone: bool,
 }
 
 /// How far a request has come.
@@ -104,6 +130,8 @@ pub struct Op {
     /// Which write of its pass it is, from 0; meaningless for reads.
     pub index: usize,
     pub state: State,
+    /// It does not arrive before this moment of the schedule.
+    pub not_before: u64,
 }
 
 /// All requests in flight.
@@ -155,7 +183,7 @@ impl Desk {
     }
 
     /// The caller goes on as if its outcome were unknown, while the request is still on its way.
-    pub fn answer_and_abandon(&self, id: u64, answer: Answer) {
+    pub fn answer_and_abandon(&self, id: u64, answer: Answer, not_before: u64) {
         let mut inner = self.lock();
         let Some(op) = inner.ops.get_mut(&id) else {
             return;
@@ -163,6 +191,7 @@ impl Desk {
         let mut rest = op.clone();
         op.state = State::Answered(answer);
         rest.state = State::Abandoned;
+        rest.not_before = not_before;
         inner.last += 1;
         let last = inner.last;
         inner.ops.insert(last, rest);
@@ -190,6 +219,7 @@ impl Desk {
                 request,
                 index,
                 state: State::Asked,
+                not_before: 0,
             },
         );
         Asking {

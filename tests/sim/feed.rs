@@ -1,34 +1,28 @@
-//! How one process follows one kind, one event at a time, as slowly and as brokenly as the
-//! scheduler wants: the states of the reflector of `core/src/runtime`.
+//! How one process follows one kind, one page and one event at a time, as slowly and as brokenly as
+//! the scheduler wants. What is asked for is up to the shipped [`Course`].
+
+use std::collections::VecDeque;
 
 use futures::{FutureExt, StreamExt};
 use ipledger_core::api::Kind;
-use ipledger_core::runtime::Listing;
-use ipledger_core::store::{ListPage, Revision, WatchEvent, WatchStream};
+use ipledger_core::runtime::{Ask, Course, Listing};
+use ipledger_core::store::{ListPage, StoreError, WatchEvent, WatchStream};
 
 use crate::ledger::Ledger;
+
+/// How far back an event may be delivered twice.
+const REPEATABLE: usize = 6;
 
 /// One kind of one process.
 pub struct Feed {
     pub kind: Kind,
-    state: State,
-    /// The last revision that was delivered.
-    newest: Revision,
-    last: Option<WatchEvent>,
+    course: Course,
+    stream: Option<WatchStream>,
+    next: Option<WatchEvent>,
+    /// The last few events that were delivered.
+    last: VecDeque<WatchEvent>,
     /// Nothing is delivered before this step.
     pub stalled_until: u64,
-}
-
-enum State {
-    /// Nothing is known.
-    Down,
-    /// The ledger was listed; the pages are on their way.
-    Listed(Vec<ListPage>),
-    /// A listing or an earlier stream was delivered.
-    Following {
-        stream: WatchStream,
-        next: Option<WatchEvent>,
-    },
 }
 
 /// What a feed delivers.
@@ -43,9 +37,10 @@ impl Feed {
     pub fn new(kind: Kind) -> Feed {
         Feed {
             kind,
-            state: State::Down,
-            newest: Revision(0),
-            last: None,
+            course: Course::new(kind),
+            stream: None,
+            next: None,
+            last: VecDeque::new(),
             stalled_until: 0,
         }
     }
@@ -53,92 +48,76 @@ impl Feed {
     /// Whether a step of this feed would do something.
     pub fn is_due(&mut self) -> bool {
         self.fill();
-        match &self.state {
-            State::Down | State::Listed(_) => true,
-            State::Following { next, .. } => next.is_some(),
-        }
+        self.stream.is_none() || self.next.is_some()
     }
 
     fn fill(&mut self) {
-        let State::Following { stream, next } = &mut self.state else {
+        let Some(stream) = self.stream.as_mut().filter(|_| self.next.is_none()) else {
             return;
         };
-        if next.is_some() {
-            return;
-        }
         match stream.next().now_or_never() {
             None => {}
-            Some(Some(Ok(event))) => *next = Some(event),
-            // It has ended.
-            Some(_) => self.state = State::Down,
+            Some(Some(Ok(event))) => self.next = Some(event),
+            Some(Some(Err(error))) => self.fail(&error),
+            Some(None) => self.stream = None,
         }
     }
 
-    /// One step. `old` is an earlier state of the kind that a listing may show instead of the
-    /// present one.
-    pub fn step(&mut self, ledger: &Ledger, pages: usize, old: Option<&Vec<ListPage>>) -> Delivery {
+    fn fail(&mut self, error: &StoreError) {
+        self.course.failed(error);
+        (self.stream, self.next) = (None, None);
+    }
+
+    /// One step. `old` is the first page of an earlier state of the kind, which a listing may show
+    /// instead of the present one.
+    pub fn step(&mut self, ledger: &Ledger, page: usize, old: Option<&ListPage>) -> Delivery {
         self.fill();
-        match std::mem::replace(&mut self.state, State::Down) {
-            State::Down => {
-                // The reflector refuses a listing that is older than what it has seen.
-                let old = old.filter(|p| p[0].revision >= self.newest);
-                let listed = old
-                    .cloned()
-                    .unwrap_or_else(|| ledger.pages(self.kind, pages));
-                self.state = State::Listed(listed);
-                Delivery::Nothing
-            }
-            State::Listed(pages) => {
-                let mut pages = pages.into_iter();
-                let first = pages.next().expect("a listing has a page");
-                let mut listing = Listing::new(first).expect("the pages are well-formed");
-                for page in pages {
-                    listing.add(page).expect("the pages are well-formed");
-                }
-                self.newest = listing.revision();
-                self.follow(ledger);
-                Delivery::Listing(listing)
-            }
-            State::Following { stream, next } => {
-                self.state = State::Following { stream, next: None };
-                match next {
-                    Some(event) => {
-                        self.newest = self.newest.max(event.revision());
-                        self.last = Some(event.clone());
-                        Delivery::Event(event)
-                    }
-                    None => Delivery::Nothing,
-                }
-            }
+        if let Some(event) = self.next.take() {
+            self.course.event(&event);
+            self.last.push_front(event.clone());
+            self.last.truncate(REPEATABLE);
+            return Delivery::Event(event);
         }
-    }
-
-    /// Watches from the last revision on; lists again if the history does not reach back.
-    fn follow(&mut self, ledger: &Ledger) {
-        self.state = match ledger.watch(self.kind, self.newest) {
-            Ok(stream) => State::Following { stream, next: None },
-            Err(_) => State::Down,
-        };
+        if self.stream.is_some() {
+            return Delivery::Nothing;
+        }
+        match self.course.ask() {
+            Ask::List(mut options) => {
+                options.limit = options.limit.map(|limit| limit.min(page));
+                let page = match old.filter(|_| options.continue_token.is_none()) {
+                    Some(old) => Ok(old.clone()),
+                    None => ledger.list(self.kind, &options),
+                };
+                match page.and_then(|page| self.course.listed(page)) {
+                    Ok(Some(listing)) => return Delivery::Listing(listing),
+                    Ok(None) => {}
+                    Err(error) => self.fail(&error),
+                }
+            }
+            Ask::Watch(options) => match ledger.watch(self.kind, &options) {
+                Ok(stream) => self.stream = Some(stream),
+                Err(error) => self.fail(&error),
+            },
+        }
+        Delivery::Nothing
     }
 
     /// The stream breaks and is resumed where it was.
-    pub fn resume(&mut self, ledger: &Ledger) {
-        if matches!(self.state, State::Following { .. }) {
-            self.follow(ledger);
-        }
+    pub fn resume(&mut self) {
+        (self.stream, self.next) = (None, None);
     }
 
     /// The stream breaks and the kind has to be listed again, which hides what happened between.
     pub fn relist(&mut self) {
-        if matches!(self.state, State::Following { .. }) {
-            self.state = State::Down;
+        if self.stream.is_some() {
+            let reason = "the simulation says so".to_owned();
+            self.fail(&StoreError::Expired { reason });
         }
     }
 
-    /// The last event, to be delivered twice.
-    pub fn repeated(&self) -> Option<WatchEvent> {
-        self.last
-            .clone()
-            .filter(|_| matches!(self.state, State::Following { .. }))
+    /// One of the last events, to be delivered twice.
+    pub fn repeated(&self, back: usize) -> Option<WatchEvent> {
+        let event = self.last.get(back % self.last.len().max(1));
+        event.filter(|_| self.stream.is_some()).cloned()
     }
 }

@@ -8,11 +8,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ipledger_core::api::Kind;
-use ipledger_core::runtime::{Change, Clock, Mirror, Next, Pass, Progress, Reconciler, WorkQueue};
+use ipledger_core::runtime::{Change, Clock, Mirror, Pass, Progress, Reconciler, WorkQueue};
 use ipledger_core::store::ListPage;
 
 use crate::clock::ProcessClock;
-use crate::desk::{Caller, Client, Desk};
+use crate::desk::{Caller, Client, Desk, Sight};
 use crate::feed::{Delivery, Feed};
 use crate::ledger::{Ledger, Who};
 
@@ -26,15 +26,9 @@ pub trait Process {
     fn clock(&self) -> &Arc<ProcessClock>;
     fn feeds(&mut self) -> &mut [Feed];
     /// One step of the feed of this number.
-    fn feed_step(
-        &mut self,
-        feed: usize,
-        ledger: &Ledger,
-        pages: usize,
-        old: Option<&Vec<ListPage>>,
-    );
-    /// Delivers the last event of the feed once more.
-    fn feed_repeat(&mut self, feed: usize);
+    fn feed_step(&mut self, feed: usize, ledger: &Ledger, page: usize, old: Option<&ListPage>);
+    /// Delivers one of the last events of the feed once more.
+    fn feed_repeat(&mut self, feed: usize, back: usize);
     /// Whether a pass could be started now.
     fn can_start(&mut self) -> bool;
     /// Starts a pass; names it.
@@ -53,6 +47,7 @@ pub trait Process {
 
 struct InWork<K> {
     pass: u64,
+    since: Sight,
     key: K,
     future: Pin<Box<dyn Future<Output = Pass<K>> + Send>>,
 }
@@ -73,6 +68,10 @@ pub struct Host<R: Reconciler> {
     feeds: Vec<Feed>,
     in_work: Vec<InWork<R::Key>>,
     last_pass: u64,
+    /// How often it has started.
+    life: u64,
+    /// When it has started.
+    born: Duration,
 }
 
 impl<R: Reconciler> Host<R> {
@@ -103,7 +102,13 @@ impl<R: Reconciler> Host<R> {
             queue: WorkQueue::new(),
             in_work: Vec::new(),
             last_pass: 0,
+            life: 0,
+            born: Duration::ZERO,
         }
+    }
+
+    fn sight(&self) -> Sight {
+        Sight::new(|kind| self.mirror.reached(kind))
     }
 
     fn is_synced(&self) -> bool {
@@ -123,30 +128,9 @@ impl<R: Reconciler> Host<R> {
         self.progress.advance(kind, revision);
     }
 
-    /// As the controller books the end of a pass.
     fn finish(&mut self, key: R::Key, pass: Pass<R::Key>) {
         let now = self.clock.monotonic();
-        let kinds = self.reconciler.kinds();
-        let wrote: Vec<_> = pass
-            .wrote
-            .into_iter()
-            .filter(|(k, _)| kinds.contains(k))
-            .collect();
-        self.queue.hold(&key, &wrote);
-        match pass.next {
-            Next::Wait => self.queue.succeeded(&key),
-            Next::After(wait) => {
-                self.queue.succeeded(&key);
-                self.queue.add_after(&key, now.saturating_add(wait));
-            }
-            Next::Again => {
-                self.queue.retry_soon(&key, now);
-            }
-            Next::Failed(_) => {
-                self.queue.retry(&key, now);
-            }
-        }
-        self.queue.done(&key);
+        self.queue.book(&key, &pass, self.reconciler.kinds(), now);
         for other in &pass.wake {
             self.queue.add(other);
         }
@@ -170,15 +154,9 @@ impl<R: Reconciler> Process for Host<R> {
         &mut self.feeds
     }
 
-    fn feed_step(
-        &mut self,
-        feed: usize,
-        ledger: &Ledger,
-        pages: usize,
-        old: Option<&Vec<ListPage>>,
-    ) {
+    fn feed_step(&mut self, feed: usize, ledger: &Ledger, page: usize, old: Option<&ListPage>) {
         let kind = self.feeds[feed].kind;
-        let changes = match self.feeds[feed].step(ledger, pages, old) {
+        let changes = match self.feeds[feed].step(ledger, page, old) {
             Delivery::Nothing => return,
             Delivery::Listing(listing) => self.mirror.replace(kind, listing),
             Delivery::Event(event) => self.mirror.apply(kind, &event),
@@ -187,9 +165,9 @@ impl<R: Reconciler> Process for Host<R> {
         self.poke();
     }
 
-    fn feed_repeat(&mut self, feed: usize) {
+    fn feed_repeat(&mut self, feed: usize, back: usize) {
         let kind = self.feeds[feed].kind;
-        if let Some(event) = self.feeds[feed].repeated() {
+        if let Some(event) = self.feeds[feed].repeated(back) {
             let changes = self.mirror.apply(kind, &event);
             self.observe(kind, &changes);
         }
@@ -211,7 +189,13 @@ impl<R: Reconciler> Process for Host<R> {
         let name = key.to_string();
         // No two passes of the world have one number.
         let pass = self.last_pass * 64 + self.number as u64;
-        self.in_work.push(InWork { pass, key, future });
+        let since = self.sight();
+        self.in_work.push(InWork {
+            pass,
+            since,
+            key,
+            future,
+        });
         self.poke();
         Some(name)
     }
@@ -219,10 +203,19 @@ impl<R: Reconciler> Process for Host<R> {
     fn poke(&mut self) {
         let mut done = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
+        let caller = Caller {
+            process: self.number,
+            life: self.life,
+            born: self.born,
+            now: self.sight(),
+            alone: self.workers == 1,
+            ..Caller::default()
+        };
         self.in_work.retain_mut(|work| {
             self.desk.enter(Caller {
-                process: self.number,
                 pass: work.pass,
+                since: work.since,
+                ..caller
             });
             match work.future.as_mut().poll(&mut context) {
                 Poll::Pending => true,
@@ -250,6 +243,8 @@ impl<R: Reconciler> Process for Host<R> {
 
     fn restart(&mut self) {
         self.in_work.clear();
+        self.life += 1;
+        self.born = self.clock.monotonic();
         self.progress = Progress::new();
         let client = Arc::new(Client(self.desk.clone()));
         self.reconciler = Arc::new((self.make)(

@@ -8,11 +8,11 @@ use futures::FutureExt;
 use ipledger_core::api::{Key, Kind, Object, Resource, ResourceSpec};
 use ipledger_core::store::{
     Deletion, ListOptions, ListPage, MemoryStore, Part, Preconditions, ReadAt, Revision, Store,
-    StoreError, WatchFrom, WatchOptions, WatchStream,
+    StoreError, WatchOptions, WatchStream,
 };
 
 use crate::clock::Time;
-use crate::desk::{Answer, Request};
+use crate::desk::{Answer, Caller, Request};
 use crate::oracle::{Oracle, Thing, Verb, Written};
 
 /// Who writes.
@@ -35,6 +35,7 @@ pub enum Who {
 pub struct Ledger {
     store: MemoryStore,
     oracle: Arc<Mutex<Oracle>>,
+    time: Time,
 }
 
 /// Everything in memory is ready at once.
@@ -46,13 +47,15 @@ fn now<T>(work: impl Future<Output = T>) -> T {
 impl Ledger {
     pub fn new(time: Time) -> Ledger {
         let last = AtomicU64::new(0);
+        let clock = time.clone();
         let store = MemoryStore::new(
-            move || time.wall(0),
+            move || clock.wall(0),
             move || format!("u{:04}", last.fetch_add(1, Ordering::Relaxed) + 1),
         );
         Ledger {
             store,
             oracle: Arc::default(),
+            time,
         }
     }
 
@@ -62,11 +65,18 @@ impl Ledger {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries a request out.
-    pub fn execute(&self, who: Who, request: &Request) -> Answer {
+    /// Carries the request of a pass out.
+    pub fn execute(&self, who: Who, by: Caller, request: &Request) -> Answer {
+        self.oracle().begin(by);
+        let answer = self.carry_out(who, request);
+        self.oracle().end(request, &answer);
+        answer
+    }
+
+    fn carry_out(&self, who: Who, request: &Request) -> Answer {
         match request {
             Request::Get(key) => Answer::Object(self.get(key)),
-            Request::List(kind, options) => Answer::Page(now(self.store.list(*kind, options))),
+            Request::List(kind, options) => Answer::Page(self.list(*kind, options)),
             Request::Barrier(kind) => Answer::Revision(now(self.store.barrier(*kind))),
             Request::Create(object) => Answer::Object(self.create(who, object.clone())),
             Request::Update(object, part) => {
@@ -118,7 +128,9 @@ impl Ledger {
 
     fn saw(&self, who: Who, verb: Verb, stored: &Object, gone: bool) {
         let thing = Thing::decode(stored).expect("the simulation writes well-formed objects");
-        self.oracle().written(&Written {
+        let mut oracle = self.oracle();
+        oracle.time = self.time.now();
+        oracle.written(&Written {
             who,
             verb,
             revision: stored.revision().unwrap_or_default(),
@@ -151,33 +163,29 @@ impl Ledger {
         next != object && self.update(who, next, part).is_ok()
     }
 
-    /// Follows a kind from a revision on.
-    pub fn watch(&self, kind: Kind, after: Revision) -> Result<WatchStream, StoreError> {
-        now(self
-            .store
-            .watch(kind, &WatchOptions::all(WatchFrom::After(after))))
+    /// Follows a kind.
+    pub fn watch(&self, kind: Kind, options: &WatchOptions) -> Result<WatchStream, StoreError> {
+        now(self.store.watch(kind, options))
     }
 
-    /// All objects of a kind as they are now, in pages.
-    pub fn pages(&self, kind: Kind, limit: usize) -> Vec<ListPage> {
-        let mut options = ListOptions {
-            limit: Some(limit),
+    /// One page of the objects of a kind.
+    pub fn list(&self, kind: Kind, options: &ListOptions) -> Result<ListPage, StoreError> {
+        now(self.store.list(kind, options))
+    }
+
+    /// The first page of the objects of a kind as they are now.
+    pub fn first_page(&self, kind: Kind, limit: usize) -> ListPage {
+        let limit = Some(limit);
+        let options = ListOptions {
+            limit,
             ..ListOptions::default()
         };
-        let mut pages = Vec::new();
-        loop {
-            let page = now(self.store.list(kind, &options)).expect("the history is long enough");
-            options.continue_token = page.continue_token.clone();
-            pages.push(page);
-            if options.continue_token.is_none() {
-                return pages;
-            }
-        }
+        self.list(kind, &options).expect("a listing of now")
     }
 
     /// The newest revision.
     pub fn revision(&self) -> Revision {
-        self.pages(Kind::IPAddressClass, 1)[0].revision
+        self.first_page(Kind::IPAddressClass, 1).revision
     }
 
     /// Tells every watch how far it is.

@@ -12,9 +12,12 @@ mod config;
 mod coverage;
 mod desk;
 mod differential;
+mod exhaustive;
 mod feed;
 mod host;
 mod ledger;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod oracle;
 mod rng;
 mod run;
@@ -57,6 +60,16 @@ struct Options {
     /// Run each seed once instead of comparing two runs of it.
     #[arg(long)]
     once: bool,
+    /// Run the seeded bugs instead, all or the one of this name: each has to be caught.
+    #[cfg(feature = "mutants")]
+    #[arg(long, num_args = 0..=1)]
+    mutants: Option<Option<String>>,
+    /// Put this seeded bug into the one seed or script.
+    #[cfg(feature = "mutants")]
+    #[arg(long)]
+    mutant: Option<String>,
+    #[command(flatten)]
+    exhaustive: exhaustive::Exhaustive,
 }
 
 /// What has failed once; it runs first for ever.
@@ -64,6 +77,22 @@ const KEPT: &str = include_str!("seeds.txt");
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    #[cfg(feature = "mutants")]
+    if let Some(only) = &options.mutants {
+        let well = mutants::all(
+            options.threads,
+            options.seeds,
+            options.steps,
+            only.as_deref(),
+        );
+        return ExitCode::from(u8::from(!well));
+    }
+    #[cfg(feature = "mutants")]
+    mutants::put_in(options.mutant.as_deref());
+    if options.exhaustive.exhaustive {
+        let well = exhaustive::run(&options.exhaustive, options.threads);
+        return ExitCode::from(u8::from(!well));
+    }
     let one = match (options.seed, options.script) {
         (Some(seed), _) => Some(Job::Seed {
             seed,
@@ -95,8 +124,12 @@ fn replay(job: Job) -> bool {
         println!("{}", world.show());
     }
     match &result {
-        Ok(()) => println!("{job}: nothing is wrong"),
-        Err(what) => println!("{job}: {what}"),
+        Ok(()) => {
+            println!("{job}: nothing is wrong\ntest result: ok. 1 passed; 0 failed; 0 ignored")
+        }
+        Err(what) => {
+            println!("{job}: {what}\ntest result: FAILED. 0 passed; 1 failed; 0 ignored");
+        }
     }
     result.is_ok()
 }

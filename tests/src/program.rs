@@ -57,22 +57,41 @@ impl Server {
     /// Starts `ipledger serve` on this database, with further arguments, and waits until it is
     /// ready.
     pub fn start(db: &Path, args: &[&str]) -> Server {
-        let port = free_port();
-        let mut command = serve(port);
-        command.arg("--db").arg(db).args(args);
-        Server::launch(command, port)
+        Server::start_with(|command| {
+            command.arg("--db").arg(db).args(args);
+        })
     }
 
     /// Starts one on a store that is named by its URL, under a name of its own.
     pub fn start_on(store: &str, name: &str) -> Server {
-        let port = free_port();
-        let mut command = serve(port);
-        command.args(["--store", store, "--name", name]);
-        Server::launch(command, port)
+        Server::start_with(|command| {
+            command.args(["--store", store, "--name", name]);
+        })
+    }
+
+    /// Starts one with further arguments, on another port if somebody was quicker to take this one.
+    pub fn start_with(arguments: impl Fn(&mut Command)) -> Server {
+        let mut said = String::new();
+        for _ in 0..5 {
+            let port = free_port();
+            let mut command = serve(port);
+            arguments(&mut command);
+            match Server::try_launch(command, port) {
+                Err(e) if e.contains("another program listens there") => said = e,
+                started => return started.unwrap_or_else(|e| panic!("{e}")),
+            }
+        }
+        panic!("{said}")
     }
 
     /// Runs a command that serves on this port (see [`serve`]), and waits until it is ready.
-    pub fn launch(mut command: Command, port: u16) -> Server {
+    pub fn launch(command: Command, port: u16) -> Server {
+        Server::try_launch(command, port).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// # Errors
+    /// It has ended, with what it said.
+    fn try_launch(mut command: Command, port: u16) -> Result<Server, String> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -98,15 +117,27 @@ impl Server {
             url: format!("http://127.0.0.1:{port}"),
             printed,
         };
+        let mut ended = None;
         wait_for("the server is ready", || {
-            if let Some(status) = server.child.try_wait().expect("the state of the server") {
-                panic!("the server ended with {status}: {}", server.printed());
-            }
-            server
-                .ask("GET", "/readyz", None)
-                .is_ok_and(|(code, _)| code == 200)
+            ended = server.child.try_wait().expect("the state of the server");
+            // Another program may answer on its port.
+            ended.is_some()
+                || server
+                    .ask("GET", "/readyz", None)
+                    .is_ok_and(|(code, _)| code == 200)
         });
-        server
+        match ended {
+            None => Ok(server),
+            Some(status) => {
+                // What it has printed is still on its way here.
+                let printed = || !server.printed().is_empty();
+                wait_for("it says why", printed);
+                Err(format!(
+                    "the server ended with {status}: {}",
+                    server.printed()
+                ))
+            }
+        }
     }
 
     /// What the server has printed so far, on both streams.

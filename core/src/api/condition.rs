@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Extra, Timestamp};
+use crate::mutant::{Mutant, active};
 
 /// `True`, `False` or `Unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +99,8 @@ pub fn set_condition(
     let observed = (generation > 0).then_some(generation);
     match conditions.iter_mut().find(|c| c.type_ == type_) {
         Some(c) => {
-            if c.status != verdict.status || c.last_transition_time.is_none() {
+            let flips = c.status != verdict.status || active(Mutant::TimesMove);
+            if flips || c.last_transition_time.is_none() {
                 c.last_transition_time = Some(now);
             }
             c.status = verdict.status;

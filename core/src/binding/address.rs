@@ -7,6 +7,7 @@ use crate::api::{
     AddressPhase, ClaimRef, ConditionStatus, IPAddress, IPAddressClaim, ReclaimPolicy, Timestamp,
     Verdict, find_condition, names, remove_condition, set_condition,
 };
+use crate::mutant::{Mutant, active};
 use names::{condition, reason};
 
 /// Plans one pass over an address.
@@ -47,20 +48,22 @@ enum Holder<'a> {
 
 fn holder<'a>(view: &'a AddressView, claim_ref: &ClaimRef) -> Holder<'a> {
     match view.claim.object.as_deref() {
-        Some(claim) if claim.metadata.uid == claim_ref.uid => {
+        Some(claim)
+            if claim.metadata.uid == claim_ref.uid || active(Mutant::HolderUidUnchecked) =>
+        {
             if claim.metadata.is_deleting() {
                 Holder::Leaving
             } else {
                 Holder::Live(claim)
             }
         }
-        _ if view.claim.proven => Holder::Gone,
+        _ if view.claim.proven || active(Mutant::ReclaimsOnCachedAbsence) => Holder::Gone,
         _ => Holder::Unproven,
     }
 }
 
 /// The protection goes only from an address that is marked for deletion and that no live claim
-/// holds (§5 step 1, R2).
+/// holds (§5 step 1, R2), or that its claim has been bound without (R6d).
 fn deletion(view: &AddressView) -> Step {
     let address = view.address.as_ref();
     if !address.metadata.has_finalizer(names::ADDRESS_PROTECTION) {
@@ -68,9 +71,18 @@ fn deletion(view: &AddressView) -> Step {
     }
     if let Some(claim_ref) = &address.spec.claim_ref
         && !claim_ref.uid.is_empty()
+        && !active(Mutant::DeletionIgnoresHolder)
     {
         match holder(view, claim_ref) {
-            Holder::Live(_) if !is_parked(address, &claim_ref.uid) => return Step::nothing(),
+            Holder::Live(claim) if !is_parked(address, &claim_ref.uid) => {
+                // An extra is let go like any other, once the status decides for another (R6d).
+                if !surplus::is_passed_over(address, claim) {
+                    return Step::nothing();
+                }
+                if !view.claim.proven {
+                    return Step::Need(vec![Need::Read(claim_ref.key())]);
+                }
+            }
             Holder::Unproven => return Step::Need(vec![Need::Read(claim_ref.key())]),
             Holder::Live(_) | Holder::Leaving | Holder::Gone => {}
         }
@@ -165,11 +177,11 @@ fn bound(view: &AddressView, address: &IPAddress, claim: &IPAddressClaim, valid:
 
 /// Named for a claim without its uid: reserved until that claim completes it (R4).
 fn pre_bound(view: &AddressView, address: &IPAddress, claim_ref: &ClaimRef, valid: bool) -> Step {
-    let waits_for_ever = view.claim.object.is_some()
+    let waits_for_ever = (view.claim.object.is_some() || active(Mutant::PreBoundStaysForEver))
         || address.spec.reclaim_policy == ReclaimPolicy::Retain
         || address.is_reserved()
         || view.grace.is_zero();
-    if !waits_for_ever && view.waited >= view.grace {
+    if !waits_for_ever && (view.waited >= view.grace || active(Mutant::GraceSkipped)) {
         return if view.claim.proven {
             Step::Do(Plan {
                 writes: vec![Write::delete(address)],
@@ -231,6 +243,7 @@ fn reclaim(view: &AddressView, address: &IPAddress) -> Step {
     // A match that never took effect is undone (R6d): the condition comes before the report. Where
     // the status was wiped or is that of an earlier end, the policy decides.
     let undone = is_bound_by_core(address)
+        && !active(Mutant::MatchNotUndone)
         && address.status.is_some()
         && find_condition(address.conditions(), condition::BOUND).is_none()
         && !says_reclaimed(address);
@@ -260,7 +273,9 @@ pub(super) fn release(address: &IPAddress, now: Timestamp) -> Option<Write> {
         held.namespace, held.name
     );
     let status = released.status.get_or_insert_default();
-    if status.phase.is_some_and(AddressPhase::is_sticky) || !is_valid(address) {
+    let keeps_phase =
+        status.phase.is_some_and(AddressPhase::is_sticky) && !active(Mutant::StickyNotReclaimed);
+    if keeps_phase || !is_valid(address) {
         let verdict = Verdict::yes(reason::CLAIM_GONE, message.clone());
         set_condition(
             &mut status.conditions,

@@ -10,6 +10,7 @@ use super::{ClaimView, Need};
 use crate::api::{
     AddressPhase, ClaimPhase, ClaimedAddress, IPAddress, IPAddressClaim, Kind, names,
 };
+use crate::mutant::{Mutant, active};
 use crate::net::{Family, Ip};
 
 /// What a claim has of one family.
@@ -66,9 +67,22 @@ impl Assignment {
     }
 }
 
-/// Whether the claim was wholly bound once, so that its status decides which address counts.
+/// Whether the claim was wholly bound once, so that its status decides which address counts. A status
+/// without a phase, which somebody has wiped in part, says so if it names something lost or an
+/// address of every family.
 pub(super) fn is_decided(claim: &IPAddressClaim) -> bool {
-    matches!(claim.phase(), Some(ClaimPhase::Bound | ClaimPhase::Lost))
+    match claim.phase() {
+        Some(ClaimPhase::Bound | ClaimPhase::Lost) => true,
+        Some(ClaimPhase::Pending) => false,
+        None => {
+            let names_lost = claim
+                .status
+                .as_ref()
+                .is_some_and(|s| !s.lost_addresses.is_empty());
+            let mut families = claim.spec.family.families().iter();
+            names_lost || families.all(|family| reported_for(claim, *family).is_some())
+        }
+    }
 }
 
 /// The addresses that the claim's status names: first those held, then those lost.
@@ -141,13 +155,18 @@ fn decided(view: &ClaimView, claim: &IPAddressClaim, wanted: Family) -> Result<S
         }
         return Ok(Slot::Held(address.clone()));
     }
-    if !on_record && !seen.is_some_and(|s| s.proven) {
+    if !on_record && !seen.is_some_and(|s| s.proven) && !active(Mutant::LostUnproven) {
         return Err(vec![Need::Read(crate::api::Key::address(&entry.name))]);
     }
-    let chosen = of_family()
-        .find(|a| is_let_serve(a, uid) && lives(a) && a.phase() != Some(AddressPhase::Lost));
+    let chosen = of_family().find(|a| {
+        (is_let_serve(a, uid) && !active(Mutant::ServeIgnored)
+            || active(Mutant::AnyReplacesLost) && holder_uid(a) == uid)
+            && lives(a)
+            && a.phase() != Some(AddressPhase::Lost)
+    });
     Ok(match chosen {
         Some(address) => Slot::Held(address.clone()),
+        None if active(Mutant::LostMatchedAgain) => Slot::Missing,
         None => Slot::Lost(entry.clone()),
     })
 }
@@ -159,7 +178,7 @@ fn keeps(address: &IPAddress, claim: &IPAddressClaim, wanted: Family) -> bool {
         && family(address) == Some(wanted)
         && names_claim(address, claim)
         && (lives(address) || is_held(address))
-        && address.phase() != Some(AddressPhase::Lost)
+        && (address.phase() != Some(AddressPhase::Lost) || active(Mutant::LostPhaseKept))
         && !is_parked(address, &claim.metadata.uid)
 }
 
@@ -173,7 +192,7 @@ fn undecided(
     // A claim that was seen before and has no phase now may have been bound: look at all that is
     // committed before choosing (R6e).
     let wiped = claim.phase().is_none() && claim.metadata.has_finalizer(names::CLAIM_PROTECTION);
-    if wiped && !view.addresses_current {
+    if wiped && !view.addresses_current && !active(Mutant::NoBarrierAfterWipe) {
         return Err(vec![Need::Barrier(Kind::IPAddress)]);
     }
     let named = |a: &Arc<IPAddress>| {
@@ -191,13 +210,19 @@ fn undecided(
         .filter(|a| holder_uid(a) == uid)
         .filter(|a| serves(a, uid) || (was_bound(a) && is_held(a) && !gone_or_parked(a, uid)))
         .collect();
-    let several = wiped && bound.len() > 1;
+    let several = wiped && bound.len() > 1 && !active(Mutant::NoFenceAfterWipe);
     let reported = reported_for(claim, wanted)
         .and_then(|entry| bound.iter().find(|a| a.metadata.name == entry.name));
     let choice = reported
         .copied()
         .or_else(|| bound.iter().copied().min_by_key(|a| preference(a)))
-        .or_else(|| of_family().find(|a| holder_uid(a).is_empty() && serves(a, uid)));
+        .or_else(|| {
+            let mut pre_bound = of_family().filter(|a| holder_uid(a).is_empty() && serves(a, uid));
+            match active(Mutant::CompletesAnother) {
+                true => pre_bound.last(),
+                false => pre_bound.next(),
+            }
+        });
     if let Some(address) = choice {
         return Ok((Slot::Held(address.clone()), several));
     }
@@ -215,7 +240,8 @@ fn serves(address: &IPAddress, uid: &str) -> bool {
 }
 
 fn gone_or_parked(address: &IPAddress, uid: &str) -> bool {
-    address.phase() == Some(AddressPhase::Lost) || is_parked(address, uid)
+    address.phase() == Some(AddressPhase::Lost)
+        || (is_parked(address, uid) && !active(Mutant::ParkedCounts))
 }
 
 fn lives(address: &IPAddress) -> bool {

@@ -7,9 +7,10 @@ use super::held::{claim_ref, holder_uid, is_given_up, is_matchable, mark_bound, 
 use super::status::{self, Findings};
 use super::{ClaimView, Event, EventKind, Need, Plan, Resolution, Step, Write, reclaim, surplus};
 use crate::api::{
-    AddressPhase, ClaimFamily, ClaimPhase, IPAddress, IPAddressClaim, IPAddressClass, Key, Kind,
-    find_condition, names,
+    AddressPhase, ClaimFamily, ClaimPhase, Condition, ConditionStatus, IPAddress, IPAddressClaim,
+    IPAddressClass, Key, Kind, find_condition, names,
 };
+use crate::mutant::{Mutant, active, either};
 use crate::net::Family;
 use names::{condition, reason};
 
@@ -56,9 +57,15 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
     // Steps 5 to 7, only with families missing and never for a claim that was bound (R5).
     let obstacle = obstacle(view, claim, &assignment);
     let mut class_consulted = false;
-    if !assignment.missing().is_empty() && !assignment.has_lost() && !is_decided(claim) {
+    let was_bound = is_decided(claim) && !active(Mutant::LostMatchedAgain);
+    if !assignment.missing().is_empty() && !assignment.has_lost() && !was_bound {
         if claim.spec.address_name.is_empty() {
             class_consulted = obstacle.is_none();
+        }
+        // Views of different age would take turns in saying that there is a class and that there is
+        // none: whoever contradicts what is said already proves it first.
+        if class_consulted && contradicts(view, claim) && !view.classes_current {
+            return Err(vec![Need::Barrier(Kind::IPAddressClass)]);
         }
         if obstacle.is_none() {
             let found = matches(view, claim, &assignment);
@@ -85,6 +92,18 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
         obstacle,
     };
     let desired = status::compute(view, claim, &findings);
+    // No deletion mark ever goes from an object, so that a view without it may be an old one. Taken at
+    // its word, two cores write against each other for as long as one of them lags.
+    if says_deleting(claim.conditions()) && !says_deleting(&desired.conditions) {
+        let unproven = assignment.held().filter(|a| {
+            let seen = view.named.get(&a.metadata.name);
+            seen.is_some_and(|s| !s.proven)
+        });
+        let needs: Vec<Need> = unproven.map(|a| Need::Read(a.key())).collect();
+        if !needs.is_empty() {
+            return Err(needs);
+        }
+    }
     let stamp = stamp(view, claim, &findings)?;
 
     // The order of writes (R11): the claim's protection, the addresses, the claim's status, and
@@ -97,19 +116,24 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
     }
     let stamp_first = match &stamp {
         Stamp::Remove => true,
-        Stamp::Write(_) => plan.writes.is_empty() && desired.phase == Some(ClaimPhase::Pending),
+        Stamp::Write(_) => {
+            plan.writes.is_empty() && desired.phase == Some(ClaimPhase::Pending)
+                || active(Mutant::StampBeforeMatch)
+        }
         Stamp::Keep => false,
     };
     if stamp_first {
         stamp.apply(&mut main);
     }
     if main.metadata != claim.metadata {
-        plan.writes.insert(0, Write::claim(main.clone()));
+        let at = either(Mutant::BoundBeforeProtected, 0, plan.writes.len());
+        plan.writes.insert(at, Write::claim(main.clone()));
     }
     if status::differs(view, claim, &desired) {
         let mut object = main.clone();
         object.status = Some(desired.clone());
-        plan.writes.push(Write::claim_status(object));
+        let at = either(Mutant::ReportedBeforeCondition, plan.writes.len(), 0);
+        plan.writes.insert(at, Write::claim_status(object));
         plan.events.extend(event(claim, &desired));
     }
     if !stamp_first {
@@ -124,6 +148,16 @@ fn decide(view: &ClaimView, claim: &IPAddressClaim) -> Result<Plan, Vec<Need>> {
         return surplus::plan(view, claim, &assignment);
     }
     Ok(plan)
+}
+
+/// Whether the class resolves now and did not as the claim's status has it, or the other way round.
+fn contradicts(view: &ClaimView, claim: &IPAddressClaim) -> bool {
+    find_condition(claim.conditions(), condition::CLASS_RESOLVED)
+        .is_some_and(|said| (said.status == ConditionStatus::True) != view.class.class().is_some())
+}
+
+fn says_deleting(conditions: &[Condition]) -> bool {
+    find_condition(conditions, condition::ADDRESS_DELETING).is_some()
 }
 
 /// Why the spec itself keeps the claim from being bound (R9).
@@ -153,6 +187,7 @@ fn obstacle(
     let wanted = claim.spec.family.families();
     if let Some(ip) = address.ip()
         && !wanted.contains(&ip.family())
+        && !active(Mutant::NamedFamilyUnchecked)
     {
         return Some((
             reason::ADDRESS_FAMILY_MISMATCH,
@@ -164,7 +199,10 @@ fn obstacle(
         ));
     }
     let class = &claim.spec.class_name;
-    if !class.is_empty() && *class != address.spec.class_name {
+    if !class.is_empty()
+        && *class != address.spec.class_name
+        && !active(Mutant::NamedClassUnchecked)
+    {
         return Some((
             reason::ADDRESS_CLASS_MISMATCH,
             format!("address {name} is not of class {class}, which spec.className asks for"),
@@ -177,7 +215,7 @@ fn obstacle(
         ));
     }
     if let Some(holder) = &address.spec.claim_ref {
-        if address.phase() == Some(AddressPhase::Released) {
+        if address.phase() == Some(AddressPhase::Released) && !active(Mutant::WrongObstacle) {
             return Some((
                 reason::ADDRESS_RELEASED,
                 format!("address {name} was released and waits for an admin to clear it"),
@@ -245,6 +283,9 @@ fn write_address(
             .metadata
             .annotations
             .insert(names::BOUND_BY_CORE.to_owned(), uid.to_owned());
+        if active(Mutant::MarkForgotten) {
+            address.metadata.annotations.remove(names::BOUND_BY_CORE);
+        }
     } else if holder_uid(&address).is_empty()
         && let Some(r) = &mut address.spec.claim_ref
     {
@@ -308,13 +349,16 @@ fn stamp(
         _ => Stamp::Keep,
     };
     match status::phase(claim, findings) {
-        ClaimPhase::Bound if claim.stamp().is_some() => Ok(Stamp::Keep),
+        ClaimPhase::Bound if claim.stamp().is_some() && !active(Mutant::StampFollowsClass) => {
+            Ok(Stamp::Keep)
+        }
         ClaimPhase::Bound => Ok(driver_of(
             view.class
                 .class()
                 .filter(|_| findings.class_consulted)
                 .or(view.stamp_class.as_ref()),
         )),
+        ClaimPhase::Lost if active(Mutant::StampKeptWhenLost) => Ok(Stamp::Keep),
         ClaimPhase::Lost => Ok(Stamp::Remove),
         ClaimPhase::Pending if findings.obstacle.is_some() => Ok(Stamp::Remove),
         ClaimPhase::Pending if !claim.spec.address_name.is_empty() => Ok(Stamp::Remove),
@@ -335,7 +379,7 @@ fn stamp(
 fn event(claim: &IPAddressClaim, desired: &crate::api::IPAddressClaimStatus) -> Option<Event> {
     let before = (claim.phase(), status::bound_reason(claim.conditions()));
     let after = (desired.phase, status::bound_reason(&desired.conditions));
-    if before == after {
+    if before == after && !active(Mutant::EventsRepeated) {
         return None;
     }
     let message = find_condition(&desired.conditions, condition::BOUND)

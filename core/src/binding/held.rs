@@ -5,21 +5,22 @@ use crate::api::{
     AddressPhase, ClaimRef, IPAddress, IPAddressClaim, Timestamp, Verdict, find_condition, names,
     set_condition,
 };
+use crate::mutant::{Mutant, active};
 use crate::net::Family;
 
 /// Whether name and address can be trusted (R1): only such an object is ever available, bound,
 /// completed or counted.
 pub fn is_valid(address: &IPAddress) -> bool {
-    address
-        .ip()
-        .is_some_and(|ip| ip.object_name() == address.metadata.name)
+    address.ip().is_some_and(|ip| {
+        ip.object_name() == address.metadata.name || active(Mutant::NameUnchecked)
+    })
 }
 
 /// Whether an address is free to be matched with any claim of its class and family (§4 step 7).
 pub fn is_matchable(address: &IPAddress) -> bool {
     address.spec.claim_ref.is_none()
         && address.phase() == Some(AddressPhase::Available)
-        && !address.metadata.is_deleting()
+        && (!address.metadata.is_deleting() || active(Mutant::MatchesDeleting))
         && !address.is_associated()
         && is_valid(address)
 }
@@ -103,7 +104,7 @@ pub(super) fn says_bound_to(address: &IPAddress, claim_uid: &str) -> bool {
 pub(super) fn mark_bound(address: &mut IPAddress, claim: &IPAddressClaim, now: Timestamp) {
     let generation = address.metadata.generation;
     let status = address.status.get_or_insert_default();
-    if !status.phase.is_some_and(AddressPhase::is_sticky) {
+    if !status.phase.is_some_and(AddressPhase::is_sticky) || active(Mutant::StickyOverwritten) {
         status.phase = Some(AddressPhase::Bound);
     }
     let verdict = Verdict::yes(

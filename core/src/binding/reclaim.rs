@@ -5,6 +5,7 @@ use super::assign::{reported, reported_for};
 use super::held::{family, holder_uid, is_bound_by_core, says_bound_to};
 use super::{ClaimView, Need, Plan, Step, Write, surplus};
 use crate::api::{IPAddress, IPAddressClaim, ReclaimPolicy, names};
+use crate::mutant::{Mutant, active, either};
 
 /// Plans one pass over a claim that is marked for deletion: every address first, the claim's
 /// finalizer last, so that a crash in between only delays the rest.
@@ -24,13 +25,15 @@ pub fn plan(view: &ClaimView, claim: &IPAddressClaim) -> Step {
     }
     let mut freed = claim.clone();
     freed.metadata.remove_finalizer(names::CLAIM_PROTECTION);
-    plan.writes.push(Write::claim(freed));
+    let at = either(Mutant::ClaimFreedFirst, plan.writes.len(), 0);
+    plan.writes.insert(at, Write::claim(freed));
     Step::Do(plan)
 }
 
 fn reclaim(view: &ClaimView, claim: &IPAddressClaim, address: &IPAddress, plan: &mut Plan) {
     let uid = claim.metadata.uid.as_str();
-    if holder_uid(address).is_empty() && address.is_reserved() {
+    let waits = address.is_reserved() && !active(Mutant::ReservedReclaimed);
+    if holder_uid(address).is_empty() && waits {
         return;
     }
     if is_bound_by_core(address) && !took_effect(claim, address) {
@@ -43,6 +46,7 @@ fn reclaim(view: &ClaimView, claim: &IPAddressClaim, address: &IPAddress, plan: 
             let mut dying = address.clone();
             if let Some(r) = &mut dying.spec.claim_ref
                 && r.uid.is_empty()
+                && !active(Mutant::DyingUidNotLeft)
             {
                 // So that the next claim of this name does not inherit it (R4).
                 r.uid = uid.to_owned();

@@ -6,6 +6,7 @@ use crate::api::{
     ClaimFamily, ClaimPhase, Condition, IPAddress, IPAddressClaim, IPAddressClaimStatus,
     ProvisioningStatus, Verdict, find_condition, names, remove_condition, set_condition,
 };
+use crate::mutant::{Mutant, active};
 use names::{condition, reason};
 
 /// What a pass found out about a claim, for its status.
@@ -160,7 +161,9 @@ fn pending(
     let provisioner = class.spec.provisioner.as_str();
     // A driver's word counts only if the class that it speaks of is still the one (R14).
     let said = claim.provisioning_status().and_then(sound).filter(|s| {
-        s.provisioner == provisioner && s.class == class.metadata.name && !s.reason.is_empty()
+        (s.provisioner == provisioner || active(Mutant::AnyDriversWord))
+            && s.class == class.metadata.name
+            && !s.reason.is_empty()
     });
     let (reason, message) = match said {
         Some(s) => (s.reason, s.message),
@@ -173,7 +176,9 @@ fn pending(
         ),
     };
     match held.first() {
-        Some(address) if claim.spec.family == ClaimFamily::Dual => {
+        Some(address)
+            if claim.spec.family == ClaimFamily::Dual && !active(Mutant::PartlyBoundUnsaid) =>
+        {
             let missing = findings.assignment.missing();
             let missing = missing.first().map(ToString::to_string).unwrap_or_default();
             Verdict::no(

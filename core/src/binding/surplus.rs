@@ -5,6 +5,7 @@ use super::assign::{Assignment, is_decided, reported, reported_for};
 use super::held::{family, holder_uid, is_bound_by_core, is_let_serve, is_parked, is_valid};
 use super::{ClaimView, Event, EventKind, Need, Plan, Write};
 use crate::api::{ClaimRef, IPAddress, IPAddressClaim, names};
+use crate::mutant::{Mutant, active};
 
 /// Plans for the surplus of a claim that is otherwise settled.
 ///
@@ -16,7 +17,7 @@ pub(super) fn plan(
     assignment: &Assignment,
 ) -> Result<Plan, Vec<Need>> {
     let mut plan = Plan::default();
-    if !is_decided(claim) {
+    if !is_decided(claim) && !active(Mutant::SurplusOfUndecided) {
         return Ok(plan);
     }
     let uid = claim.metadata.uid.as_str();
@@ -27,10 +28,10 @@ pub(super) fn plan(
         if counts || !is_surplus(address, claim) {
             continue;
         }
-        if !view.claim.proven {
+        if !view.claim.proven && !active(Mutant::SurplusUnproven) {
             return Err(vec![Need::Read(claim.key())]);
         }
-        if is_bound_by_core(address) {
+        if is_bound_by_core(address) || active(Mutant::SurplusAlwaysUndone) {
             plan.writes.push(undo(address));
         } else {
             let mut parked = IPAddress::clone(address);
@@ -55,24 +56,29 @@ pub(super) fn plan(
 }
 
 fn is_surplus(address: &IPAddress, claim: &IPAddressClaim) -> bool {
-    let uid = claim.metadata.uid.as_str();
-    let name = &address.metadata.name;
     // An admin keeps a reserved one for the next claim of this name (R13).
-    let waits = holder_uid(address).is_empty() && address.is_reserved();
-    if !is_valid(address)
-        || address.metadata.is_deleting()
-        || is_parked(address, uid)
-        || is_let_serve(address, uid)
-        || waits
-        || reported(claim).any(|e| e.name == *name)
+    let waits = holder_uid(address).is_empty()
+        && address.is_reserved()
+        && !active(Mutant::ReservedCompletedBySatisfied);
+    is_valid(address)
+        && !address.metadata.is_deleting()
+        && !is_parked(address, &claim.metadata.uid)
+        && !waits
+        && is_passed_over(address, claim)
+}
+
+/// Whether the claim's status decides for another address (R6c): it names another of that family,
+/// or the family is not asked for.
+pub(super) fn is_passed_over(address: &IPAddress, claim: &IPAddressClaim) -> bool {
+    if !is_decided(claim)
+        || is_let_serve(address, &claim.metadata.uid)
+        || reported(claim).any(|e| e.name == address.metadata.name)
     {
         return false;
     }
-    let Some(of) = family(address) else {
-        return false;
-    };
-    // Only if the status names another of that family, or the family is not asked for.
-    !claim.spec.family.families().contains(&of) || reported_for(claim, of).is_some()
+    family(address).is_some_and(|of| {
+        !claim.spec.family.families().contains(&of) || reported_for(claim, of).is_some()
+    })
 }
 
 /// Takes back a binding that the core made and that never took effect.

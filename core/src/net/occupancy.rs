@@ -34,6 +34,15 @@ impl Occupancy {
         }
     }
 
+    /// These addresses in use.
+    pub fn of(ips: impl IntoIterator<Item = Ip>) -> Self {
+        let mut all = Self::new();
+        for ip in ips {
+            all.insert(ip);
+        }
+        all
+    }
+
     /// Marks the address as used; `false` if it was already.
     pub fn insert(&mut self, ip: Ip) -> bool {
         let number = ip.number();

@@ -1,34 +1,17 @@
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::cache::Around;
-use super::{Cache, Change, Clock, EventSink, Next, Pass, Progress, Reconciler};
+use super::{
+    BindingPass, Cache, Change, Clock, EventSink, Found, Moment, Pass, Progress, Reconciler,
+    Request, Work,
+};
 use crate::api::{Key, Kind, Resource, ResourceSpec};
-use crate::binding::{Facts, Need, Plan, Step, Write, address, claim};
-use crate::store::{Deletion, ErrorClass, Part, ReadAt, Revision, Store, StoreError, StoreExt};
-
-/// What a pass of the binding core is about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Work {
-    /// A claim, with the addresses that name it.
-    Claim(Key),
-    /// An address without a living claim, by object name.
-    Address(String),
-}
-
-impl fmt::Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Work::Claim(key) => key.fmt(f),
-            Work::Address(name) => Key::address(name).fmt(f),
-        }
-    }
-}
+use crate::binding::Write;
+use crate::mutant::{Mutant, either};
+use crate::store::{Deletion, Preconditions, ReadAt, Revision, Store, StoreError, StoreExt};
 
 /// Settings of the binding core.
 #[derive(Clone, Copy, Debug)]
@@ -61,15 +44,6 @@ pub struct Binder {
     writes: AtomicU64,
 }
 
-/// What executing a plan gave.
-#[derive(Default)]
-struct Outcome {
-    wrote: Vec<(Kind, Revision)>,
-    failure: Option<StoreError>,
-    /// Revision of each address object that was written.
-    addresses: BTreeMap<String, Revision>,
-}
-
 impl Binder {
     /// A binding core over a store. `progress` is the one of the controller that runs it.
     pub fn new(
@@ -100,124 +74,30 @@ impl Binder {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides what a pass does, as far as the facts go, and keeps the addresses that it picks
-    /// from other passes. `None`: a pick was lost to another pass.
-    fn step(
-        &self,
-        work: &Work,
-        facts: &mut Facts,
-        asked: &Option<Around>,
-    ) -> Option<(Step, Vec<String>)> {
-        let mut cache = self.cache();
-        if asked.as_ref().is_some_and(|a| *a != cache.around(work)) {
-            facts.forget_reads();
-        }
-        let facts = &*facts;
-        let step = match work {
-            Work::Claim(key) => self.step_claim(&mut cache, key, facts),
-            Work::Address(name) if cache.group_of(name).is_some() => Step::nothing(),
-            Work::Address(name) => self.step_address(&mut cache, name, facts),
-        };
-        let mut picks = Vec::new();
-        if let (Step::Do(plan), Work::Claim(key)) = (&step, work) {
-            for write in &plan.writes {
-                if let Write::Address {
-                    object,
-                    part: Part::Main,
-                } = write
-                    && cache.is_free(&object.metadata.name)
-                    && object.spec.claim_ref.is_some()
-                {
-                    picks.push(object.metadata.name.clone());
-                    if !cache.pick(&object.metadata.name, key) {
-                        picks.pop();
-                        for name in &picks {
-                            cache.settle_pick(name, None);
-                        }
-                        return None;
-                    }
-                }
-            }
-        }
-        Some((step, picks))
-    }
-
-    fn step_claim(&self, cache: &mut Cache, key: &Key, facts: &Facts) -> Step {
-        match claim::plan(&cache.claim_view(key, facts, self.clock.now())) {
-            Step::Do(plan) if plan == Plan::default() => {}
-            decided => return decided,
-        }
-        // Only once the claim itself is settled: most of what its addresses need comes with it.
-        let (mut all, mut needs) = (Plan::default(), Vec::new());
-        for name in cache.group(key) {
-            match self.step_address(cache, &name, facts) {
-                Step::Do(plan) => all.extend(plan),
-                Step::Need(more) => needs.extend(more),
-            }
-        }
-        if needs.is_empty() {
-            Step::Do(all)
-        } else {
-            Step::Need(needs)
+    fn moment(&self) -> Moment {
+        Moment {
+            now: self.clock.now(),
+            monotonic: self.clock.monotonic(),
+            grace: self.options.grace,
         }
     }
 
-    fn step_address(&self, cache: &mut Cache, name: &str, facts: &Facts) -> Step {
-        let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
-        match cache.address_view(name, facts, now, monotonic, self.options.grace) {
-            Some(view) => address::plan(&view),
-            None => Step::nothing(),
-        }
+    async fn barrier(&self, kind: Kind) -> Result<(), StoreError> {
+        let timeout = self.options.barrier_timeout;
+        self.progress
+            .barrier(&*self.store, kind, &*self.clock, timeout)
+            .await
     }
 
-    /// Fetches what a decision needs.
-    ///
-    /// What is read proves something about what was known when it was asked for, and about nothing
-    /// that is observed later: `asked` records that state, and once it moves, all is read again.
-    async fn prove(
-        &self,
-        work: &Work,
-        needs: Vec<Need>,
-        facts: &mut Facts,
-        asked: &mut Option<Around>,
-    ) -> Result<(), StoreError> {
-        for need in &needs {
-            if let Need::Barrier(kind) = need {
-                let timeout = self.options.barrier_timeout;
-                self.progress
-                    .barrier(&*self.store, *kind, &*self.clock, timeout)
-                    .await?;
-                facts.barriers.insert(*kind);
-            }
-        }
-        let around = self.cache().around(work);
-        if asked.as_ref().is_some_and(|a| *a != around) {
-            facts.forget_reads();
-        }
-        *asked = Some(around);
-        for need in needs {
-            match need {
-                Need::Barrier(_) => {}
-                Need::Read(key) => match key.kind {
-                    Kind::IPAddressClaim => {
-                        let claim = self.read(&key).await?;
-                        facts.claims.insert(key, claim);
-                    }
-                    Kind::IPAddress => {
-                        let address = self.read(&key).await?;
-                        facts.addresses.insert(key.name, address);
-                    }
-                    Kind::IPAddressClass => {
-                        let class = self.read(&key).await?;
-                        facts.classes.insert(key.name, class);
-                    }
-                },
-            }
-        }
-        Ok(())
+    async fn read(&self, key: &Key) -> Result<Found, StoreError> {
+        Ok(match key.kind {
+            Kind::IPAddressClass => Found::Class(self.find(key).await?),
+            Kind::IPAddress => Found::Address(self.find(key).await?),
+            Kind::IPAddressClaim => Found::Claim(self.find(key).await?),
+        })
     }
 
-    async fn read<S: ResourceSpec>(
+    async fn find<S: ResourceSpec>(
         &self,
         key: &Key,
     ) -> Result<Option<Arc<Resource<S>>>, StoreError> {
@@ -228,53 +108,18 @@ impl Binder {
             .map(Arc::new))
     }
 
-    /// Carries a plan out, up to the first failure.
-    async fn execute(&self, plan: &Plan) -> Outcome {
-        let mut outcome = Outcome::default();
-        let mut revisions = BTreeMap::new();
-        for write in &plan.writes {
-            match self.write(write, &revisions).await {
-                Ok(revision) => {
-                    self.writes.fetch_add(1, Ordering::Relaxed);
-                    let key = write.key();
-                    outcome.wrote.push((key.kind, revision));
-                    if key.kind == Kind::IPAddress {
-                        outcome.addresses.insert(key.name.clone(), revision);
-                    }
-                    revisions.insert(key, revision);
-                }
-                Err(e) => {
-                    tracing::debug!(object = %write.key(), error = %e, "a write did not succeed");
-                    outcome.failure = Some(e);
-                    return outcome;
-                }
-            }
-        }
-        for event in &plan.events {
-            self.events.emit(event);
-        }
-        outcome
-    }
-
-    async fn write(
-        &self,
-        write: &Write,
-        revisions: &BTreeMap<Key, Revision>,
-    ) -> Result<Revision, StoreError> {
-        let (mut object, part) = match write {
+    async fn write(&self, write: &Write) -> Result<Revision, StoreError> {
+        let (object, part) = match write {
             Write::Claim { object, part } => (object.to_object()?, *part),
             Write::Address { object, part } => (object.to_object()?, *part),
             Write::DeleteAddress { key, preconditions } => {
-                let mut preconditions = preconditions.clone();
-                preconditions.revision = revisions.get(key).copied().or(preconditions.revision);
-                let gone = self.store.delete(key, &preconditions).await?;
+                let blind = Preconditions::default();
+                let preconditions = either(Mutant::DeletesBlindly, preconditions, &blind);
+                let gone = self.store.delete(key, preconditions).await?;
                 let (Deletion::Finalizing(object) | Deletion::Gone(object)) = gone;
                 return Ok(object.revision().unwrap_or_default());
             }
         };
-        if let Some(revision) = revisions.get(&write.key()) {
-            object.metadata.resource_version = Some(*revision);
-        }
         let stored = self.store.update(object, part).await?;
         Ok(stored.revision().unwrap_or_default())
     }
@@ -293,49 +138,34 @@ impl Reconciler for Binder {
     }
 
     async fn reconcile(&self, work: &Work) -> Pass<Work> {
-        let (mut facts, mut asked) = (Facts::default(), None);
-        let mut pass = Pass::settled();
-        // Each round proves what the last one asked for; a decision asks for little.
-        for _ in 0..8 {
-            let Some((step, picks)) = self.step(work, &mut facts, &asked) else {
-                pass.next = Next::Again;
-                return pass;
-            };
-            let plan = match step {
-                Step::Need(needs) => match self.prove(work, needs, &mut facts, &mut asked).await {
-                    Ok(()) => continue,
+        let mut pass = BindingPass::new(work.clone());
+        loop {
+            let request = pass.next(&mut self.cache(), self.moment());
+            match request {
+                Request::Barrier(kind) => match self.barrier(kind).await {
+                    Ok(()) => pass.reached(),
+                    Err(e) => pass.failed(e),
+                },
+                Request::Read(key) => match self.read(&key).await {
+                    Ok(found) => pass.read(found),
+                    Err(e) => pass.failed(e),
+                },
+                Request::Write(write) => match self.write(&write).await {
+                    Ok(revision) => {
+                        self.writes.fetch_add(1, Ordering::Relaxed);
+                        pass.wrote(revision);
+                    }
                     Err(e) => {
-                        pass.next = Next::Failed(e.to_string());
-                        break;
+                        tracing::debug!(object = %write.key(), error = %e, "a write did not succeed");
+                        pass.failed(e);
                     }
                 },
-                Step::Do(plan) => plan,
-            };
-            let outcome = self.execute(&plan).await;
-            let mut cache = self.cache();
-            for name in &picks {
-                pass.wake
-                    .extend(cache.settle_pick(name, outcome.addresses.get(name).copied()));
+                Request::Done(done, events) => {
+                    events.iter().for_each(|event| self.events.emit(event));
+                    return done;
+                }
             }
-            if let Work::Claim(key) = work {
-                pass.wake.extend(cache.passed(key));
-            }
-            pass.wrote = outcome.wrote;
-            pass.next = match (outcome.failure, plan.again_after) {
-                (Some(e), _) if e.class() == ErrorClass::Refresh => Next::Again,
-                (Some(e), _) => Next::Failed(e.to_string()),
-                (None, Some(after)) => Next::After(after),
-                (None, None) => Next::Wait,
-            };
-            return pass;
         }
-        if let Work::Claim(key) = work {
-            pass.wake.extend(self.cache().passed(key));
-        }
-        if pass.next == Next::Wait {
-            pass.next = Next::Again;
-        }
-        pass
     }
 
     fn all_keys(&self) -> Vec<Work> {

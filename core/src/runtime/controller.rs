@@ -251,7 +251,7 @@ impl<R: Reconciler> Controller<R> {
             from_resync,
             result,
         } = joined.map_err(|e| self.task_ended(Err(e)))?;
-        let mut pass = result.map_err(|panic| ControllerError::PassPanicked {
+        let pass = result.map_err(|panic| ControllerError::PassPanicked {
             controller: self.name.clone(),
             key: key.to_string(),
             message: message_of(&*panic),
@@ -262,30 +262,19 @@ impl<R: Reconciler> Controller<R> {
             tracing::warn!(controller = %self.name, %key, "a resync found work: a change went unnoticed");
         }
         let now = self.clock.monotonic();
-        let kinds = self.reconciler.kinds();
-        // What is not observed will never be seen to arrive.
-        pass.wrote.retain(|(kind, _)| kinds.contains(kind));
-
         let mut desk = self.desk();
-        desk.queue.hold(&key, &pass.wrote);
-        match pass.next {
-            Next::Wait => desk.queue.succeeded(&key),
-            Next::After(wait) => {
-                desk.queue.succeeded(&key);
-                desk.queue.add_after(&key, now.saturating_add(wait));
-            }
+        let wait = desk.queue.book(&key, &pass, self.reconciler.kinds(), now);
+        match &pass.next {
+            Next::Wait | Next::After(_) => {}
             Next::Again => {
                 count(&self.counters.conflicts);
-                let wait = desk.queue.retry_soon(&key, now);
                 tracing::debug!(controller = %self.name, %key, ?wait, "overtaken, again");
             }
             Next::Failed(reason) => {
                 count(&self.counters.failures);
-                let wait = desk.queue.retry(&key, now);
                 tracing::warn!(controller = %self.name, %key, %reason, ?wait, "a pass failed, again");
             }
         }
-        desk.queue.done(&key);
         for other in &pass.wake {
             desk.add(other);
         }

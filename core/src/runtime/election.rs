@@ -9,8 +9,8 @@ use async_trait::async_trait;
 ///
 /// # Caveats
 /// * Nothing may lean on it: a leader that was frozen goes on for a moment although another one leads
-///   by now. What keeps an address from being given twice is the swap of each write. Two leaders only do
-///   work that one of them loses.
+///   by now. What keeps an address from being given twice is the swap of each write. Two leaders cost
+///   work that one of them loses, and addresses that are parked because two drivers served one claim.
 #[async_trait]
 pub trait Election: Send + Sync + 'static {
     /// Returns once this process leads. What keeps it from that is told each time it changes, for

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use super::Listing;
 use super::typed::Typed;
 use crate::api::{IPAddress, IPAddressClaim, IPAddressClass, Key, Kind, Object};
+use crate::mutant::{Mutant, active};
 use crate::store::{Revision, WatchEvent};
 
 /// One change of one object, as far as the observer is concerned: from `old` to `new`.
@@ -70,7 +71,7 @@ impl Mirror {
                 "the store sent an event without a revision; it is ignored"
             );
         }
-        if revision <= self.reached(kind) {
+        if revision <= self.reached(kind) && !active(Mutant::OldEventsTaken) {
             return Vec::new();
         }
         self.reached.insert(kind, revision);
@@ -95,7 +96,7 @@ impl Mirror {
     /// Takes a listing of all objects of a kind; returns what it changed: first what is gone,
     /// then what is new or different. A listing older than what was reached is ignored.
     pub fn replace(&mut self, kind: Kind, listing: Listing) -> Vec<Change> {
-        if listing.revision < self.reached(kind) {
+        if listing.revision < self.reached(kind) && !active(Mutant::OlderListingTaken) {
             return Vec::new();
         }
         self.reached.insert(kind, listing.revision);
@@ -109,6 +110,9 @@ impl Mirror {
             .cloned()
             .collect();
         for key in gone {
+            if active(Mutant::RelistHidesDeletes) {
+                continue;
+            }
             self.remove(key, &mut changes);
         }
         self.unreadable
@@ -203,7 +207,7 @@ impl Mirror {
     fn set(&mut self, key: Key, new: Typed, changes: &mut Vec<Change>) {
         self.unreadable.remove(&key);
         match self.objects.insert(key.clone(), new.clone()) {
-            Some(old) if old.meta().uid != new.meta().uid => {
+            Some(old) if old.meta().uid != new.meta().uid && !active(Mutant::RecreationUnseen) => {
                 changes.push(Typed::change(key.clone(), Some(old), None));
                 changes.push(Typed::change(key, None, Some(new)));
             }

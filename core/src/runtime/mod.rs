@@ -1,9 +1,11 @@
 //! Cache, work queue and the loop that carries plans out (design page 3, last section).
 
 mod binder;
+mod binding_pass;
 mod cache;
 mod clock;
 mod controller;
+mod course;
 mod election;
 mod events;
 mod metered;
@@ -17,10 +19,12 @@ mod tests;
 mod timing;
 mod typed;
 
-pub use binder::{Binder, BinderOptions, Work};
+pub use binder::{Binder, BinderOptions};
+pub use binding_pass::{BindingPass, Found, Moment, Request, Work};
 pub use cache::Cache;
 pub use clock::Clock;
 pub use controller::{Controller, ControllerError, ControllerOptions, ControllerStats};
+pub use course::{Ask, Course};
 pub use election::{Election, Term};
 pub use events::{EventSink, LogEvents};
 pub use metered::{Durations, MeteredStore, Operation, StoreStats};

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::timing::backoff;
+use super::{Next, Pass};
 use crate::api::Kind;
 use crate::store::Revision;
 
@@ -196,6 +197,37 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// The time of the next delayed add or retry.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Books the end of a pass over a key that was handed out, and gives the key back: it rests
+    /// until all that it wrote of these kinds was seen, and is wanted again as the pass says.
+    /// Returns the wait before a repetition.
+    pub fn book(
+        &mut self,
+        key: &K,
+        pass: &Pass<K>,
+        kinds: &[Kind],
+        now: Duration,
+    ) -> Option<Duration> {
+        // What is not observed will never be seen to arrive.
+        let wrote = pass.wrote.iter().filter(|(kind, _)| kinds.contains(kind));
+        let wrote: Vec<_> = wrote.copied().collect();
+        self.hold(key, &wrote);
+        let wait = match &pass.next {
+            Next::Wait => {
+                self.succeeded(key);
+                None
+            }
+            Next::After(wait) => {
+                self.succeeded(key);
+                self.add_after(key, now.saturating_add(*wait));
+                None
+            }
+            Next::Again => Some(self.retry_soon(key, now)),
+            Next::Failed(_) => Some(self.retry(key, now)),
+        };
+        self.done(key);
+        wait
     }
 
     /// Gives back a key that was handed out.

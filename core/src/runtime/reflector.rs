@@ -6,12 +6,10 @@ use std::time::Duration;
 use futures::StreamExt;
 
 use super::timing::{backoff, within};
-use super::{Clock, Listing};
+use super::{Ask, Clock, Course, Listing};
 use crate::api::Kind;
-use crate::store::{ListOptions, Revision, Store, StoreError, WatchEvent, WatchFrom, WatchOptions};
+use crate::store::{Store, StoreError, WatchEvent, WatchOptions};
 
-/// Objects a page of the listing.
-const PAGE: usize = 500;
 /// The wait after the first failure, doubled with each further one.
 const BACKOFF_BASE: Duration = Duration::from_millis(50);
 /// The longest wait. A stream that has lived as long does not count as a failure.
@@ -28,9 +26,7 @@ pub(super) trait Sink: Send + Sync + 'static {
     fn event(&self, kind: Kind, event: &WatchEvent);
 }
 
-/// Follows one kind of a store for ever: a listing, then a watch from its revision, resumed from
-/// the last revision seen whenever the stream ends, and a new listing when the store's history no
-/// longer reaches back that far.
+/// Follows one kind of a store for ever, as [`Course`] says.
 pub(super) struct Reflector<S> {
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Arc<dyn Clock>,
@@ -40,8 +36,6 @@ pub(super) struct Reflector<S> {
 
 /// How a stream has ended.
 struct Ended {
-    /// The last revision that it has delivered.
-    last: Revision,
     /// Whether it was of use, so that nothing speaks against the next one.
     progress: bool,
     cause: Result<(), StoreError>,
@@ -51,108 +45,59 @@ impl<S: Sink> Reflector<S> {
     /// Runs until it is dropped.
     pub(super) async fn run(self) -> Infallible {
         let kind = self.kind;
-        let mut newest = Revision::default();
+        let mut course = Course::new(kind);
         let mut failures = 0_u32;
-        // Some stores cannot keep a long listing's revision alive over its pages.
-        let mut page = Some(PAGE);
-        'list: loop {
-            match self.list(page, newest).await {
-                Ok(listing) => {
-                    newest = listing.revision();
-                    page = Some(PAGE);
-                    self.sink.replace(kind, listing);
+        loop {
+            match course.ask() {
+                Ask::List(options) => {
+                    let page = self.bounded("list", self.store.list(kind, &options)).await;
+                    match page.and_then(|page| course.listed(page)) {
+                        Ok(Some(listing)) => self.sink.replace(kind, listing),
+                        Ok(None) => {}
+                        Err(error) => {
+                            tracing::warn!(%kind, %error, "a listing failed and is repeated");
+                            course.failed(&error);
+                            self.pause(&mut failures).await;
+                        }
+                    }
                 }
-                Err(error) => {
-                    tracing::warn!(%kind, %error, "a listing failed and is repeated");
-                    if matches!(error, StoreError::Expired { .. }) {
-                        page = None;
+                Ask::Watch(options) => {
+                    let ended = self.follow(&options, &mut course).await;
+                    if ended.progress {
+                        failures = 0;
+                    }
+                    match ended.cause {
+                        Ok(()) if ended.progress => continue,
+                        Ok(()) => {}
+                        Err(error) => {
+                            tracing::warn!(%kind, %error, "the watch broke; it is resumed, or all is listed again");
+                            course.failed(&error);
+                        }
                     }
                     self.pause(&mut failures).await;
-                    continue;
                 }
-            }
-            loop {
-                let ended = self.follow(newest).await;
-                newest = ended.last;
-                if ended.progress {
-                    failures = 0;
-                }
-                match ended.cause {
-                    Ok(()) if ended.progress => continue,
-                    Ok(()) => {}
-                    Err(error @ StoreError::Expired { .. }) => {
-                        tracing::info!(%kind, %error, "the watch has fallen out of the history");
-                        self.pause(&mut failures).await;
-                        continue 'list;
-                    }
-                    Err(error) => {
-                        tracing::warn!(%kind, %error, "the watch broke and is resumed");
-                    }
-                }
-                self.pause(&mut failures).await;
             }
         }
     }
 
-    /// Reads all pages, or all in one page.
-    async fn list(&self, page: Option<usize>, newest: Revision) -> Result<Listing, StoreError> {
-        let mut options = ListOptions {
-            limit: page,
-            ..ListOptions::default()
-        };
-        let mut listing: Option<Listing> = None;
-        loop {
-            let page = self
-                .bounded("list", self.store.list(self.kind, &options))
-                .await?;
-            options.continue_token = page.continue_token.clone();
-            listing = Some(match listing {
-                None => Listing::new(page)?,
-                Some(mut listing) => {
-                    listing.add(page)?;
-                    listing
-                }
-            });
-            if options.continue_token.is_none()
-                && let Some(listing) = listing
-            {
-                return if listing.revision() < newest {
-                    Err(StoreError::Unavailable {
-                        reason: format!(
-                            "the store shows {} at revision {}, older than revision {newest} that \
-                             it has shown before; if its data were set back, restart this process",
-                            self.kind,
-                            listing.revision()
-                        ),
-                    })
-                } else {
-                    Ok(listing)
-                };
-            }
-        }
-    }
-
-    /// Passes on what comes after a revision until the stream ends or falls silent.
-    async fn follow(&self, after: Revision) -> Ended {
-        let opened = self.clock.monotonic();
-        let mut last = after;
-        let cause = self.pass_on(&mut last).await;
+    /// Passes on what a stream delivers until it ends or falls silent.
+    async fn follow(&self, options: &WatchOptions, course: &mut Course) -> Ended {
+        let (opened, before) = (self.clock.monotonic(), course.newest());
+        let cause = self.pass_on(options, course).await;
         let age = self.clock.monotonic().saturating_sub(opened);
         Ended {
-            last,
-            progress: last > after || age >= BACKOFF_CAP,
+            progress: course.newest() > before || age >= BACKOFF_CAP,
             cause,
         }
     }
 
-    async fn pass_on(&self, last: &mut Revision) -> Result<(), StoreError> {
-        let options = WatchOptions::all(WatchFrom::After(*last));
+    async fn pass_on(&self, options: &WatchOptions, course: &mut Course) -> Result<(), StoreError> {
         let mut stream = self
-            .bounded("watch", self.store.watch(self.kind, &options))
+            .bounded("watch", self.store.watch(self.kind, options))
             .await?;
         while let Some(Some(event)) = within(&*self.clock, SILENCE, stream.next()).await {
             let event = event?;
-            *last = event.revision().max(*last);
+            course.event(&event);
             self.sink.event(self.kind, &event);
         }
         Ok(())

@@ -5,7 +5,6 @@
 //! opening a watch and reading history are one step and every watch sees the same order.
 
 mod state;
-mod token;
 mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};

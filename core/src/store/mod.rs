@@ -14,10 +14,12 @@
 //! * After [`StoreError::OutcomeUnknown`] the write may have happened, or may still happen.
 
 mod error;
+mod filter;
 mod list;
 mod memory;
 pub mod rules;
 mod selector;
+mod token;
 mod watch;
 
 use async_trait::async_trait;
@@ -25,9 +27,11 @@ use async_trait::async_trait;
 use crate::api::{Key, Kind, Object, Resource, ResourceSpec};
 
 pub use error::{ErrorClass, FieldError, StoreError};
+pub use filter::Filter;
 pub use list::{ListOptions, ListPage};
 pub use memory::MemoryStore;
 pub use selector::{FieldSelector, LabelSelector, SelectorError};
+pub use token::ContinueToken;
 pub use watch::{Revision, WatchEvent, WatchFrom, WatchOptions, WatchStream};
 
 /// How fresh a read must be.
@@ -83,7 +87,7 @@ pub struct Capabilities {
     pub shared: bool,
     /// Whether several servers elect one whose controllers work (see
     /// [`Election`](crate::runtime::Election)). Where they do not, the controllers of all of them work:
-    /// that is safe, and costs passes that another one has already made.
+    /// that is safe, but costs passes, and addresses that are parked because two drivers served one claim.
     pub leases: bool,
     /// Whether an object that is stored in a form that cannot be read is named, and stalls no other;
     /// if not, its kind is not available as long as it is there.

@@ -67,6 +67,40 @@ async fn r6_an_extra_that_the_core_bound_is_undone_and_given_to_the_next() {
 }
 
 #[tokio::test]
+async fn r6_an_extra_that_an_admin_deletes_goes_once_the_status_decides_for_another() {
+    for by_core in [true, false] {
+        let mut w = World::new().await;
+        w.class("c").await;
+        let claim = w.claim_with("a", of_class("c")).await;
+        w.settle().await;
+        // Bound by a core that got no further, or by a driver; then an admin deletes it.
+        w.address_with("192.0.2.2", "c", |a| {
+            a.spec.claim_ref = names_claim("a", &claim.metadata.uid);
+            if by_core {
+                let uid = claim.metadata.uid.clone();
+                a.metadata
+                    .annotations
+                    .insert(names::BOUND_BY_CORE.to_owned(), uid);
+            }
+            a.metadata.add_finalizer(names::ADDRESS_PROTECTION);
+        })
+        .await;
+        w.delete_address("192.0.2.2").await;
+        w.settle_and_stay_quiet().await;
+        // As long as the claim waits, a core that knows less may still count it.
+        assert!(w.find_address("192.0.2.2").await.is_some());
+        w.address("192.0.2.1", "c").await;
+        w.settle_and_stay_quiet().await;
+        w.assert_bound("a", &["192.0.2.1"]).await;
+        assert_eq!(
+            w.find_address("192.0.2.2").await,
+            None,
+            "by core: {by_core}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn r6_an_extra_is_left_alone_while_the_claim_is_only_bound_in_an_old_view() {
     let mut w = World::new().await;
     w.class("c").await;

@@ -1,8 +1,8 @@
 //! R9 and R10: what is asked for, and when a driver is asked.
 
-use ipledger_core::api::{ClaimFamily, IPAddressClaim};
+use ipledger_core::api::{ClaimFamily, IPAddressClaim, names};
 
-use crate::world::{World, bound_message, names_claim, of_class};
+use crate::world::{World, bound_message, delete_policy, names_claim, of_class};
 
 #[tokio::test]
 async fn r9_a_named_address_is_taken_or_the_exact_reason_is_said() {
@@ -66,6 +66,27 @@ async fn r9_a_named_address_is_taken_or_the_exact_reason_is_said() {
     w.delete_address("192.0.2.1").await;
     w.settle_and_stay_quiet().await;
     w.assert_pending("next", "AddressDeleting").await;
+}
+
+/// As in metallb#321: two want the same fixed IP, its holder is deleted, and the other never gets it.
+#[tokio::test]
+async fn r9_who_waits_for_a_named_address_gets_it_when_it_is_made_again() {
+    let mut w = World::new().await;
+    w.class("c").await;
+    w.address_with("192.0.2.1", "c", delete_policy).await;
+    for name in ["a", "b"] {
+        w.claim_with(name, |c| c.spec.address_name = "ip-192-0-2-1".to_owned())
+            .await;
+        w.settle().await;
+    }
+    w.assert_pending("b", "AddressInUse").await;
+    w.delete_claim("a").await;
+    w.settle_and_stay_quiet().await;
+    assert!(w.find_address("192.0.2.1").await.is_none());
+    w.assert_pending("b", "AddressNotFound").await;
+    w.address("192.0.2.1", "c").await;
+    w.settle_and_stay_quiet().await;
+    w.assert_bound("b", &["192.0.2.1"]).await;
 }
 
 #[tokio::test]
@@ -165,4 +186,24 @@ async fn r10_a_bound_claim_without_a_stamp_gets_it_and_one_with_a_stamp_keeps_it
         .await;
     w.settle_and_stay_quiet().await;
     assert_eq!(w.get_claim("a").await.stamp(), Some("c.example.com"));
+}
+
+#[tokio::test]
+async fn r3_a_core_with_an_old_view_does_not_contradict_what_another_said_about_the_class() {
+    let mut w = World::new().await;
+    w.claim_with("a", of_class("c")).await;
+    w.settle().await;
+    w.assert_pending("a", names::reason::CLASS_NOT_FOUND).await;
+    let mut other = w.another_core().await;
+    other.sync();
+    w.class("c").await;
+    w.settle().await;
+    w.assert_pending("a", names::reason::WAITING_FOR_PROVISIONING)
+        .await;
+    // It sees what was written about the claim, and not yet the class.
+    other.sync_only(&[ipledger_core::api::Kind::IPAddressClaim]);
+    other.pass().await;
+    assert_eq!(other.writes(), 0);
+    other.settle().await;
+    assert_eq!(other.writes(), 0);
 }

@@ -1,7 +1,8 @@
 //! R12 to R15: what is said, to whom, and how often.
 
-use ipledger_core::api::{AddressPhase, names};
+use ipledger_core::api::{AddressPhase, Key, Kind, find_condition, names};
 use ipledger_core::binding::EventKind;
+use ipledger_core::runtime::Work;
 
 use crate::world::{World, bound_message, bound_reason, dual, names_claim, of_class};
 
@@ -175,4 +176,24 @@ async fn r15_events_come_on_change_only_and_to_the_owner() {
             .iter()
             .all(|e| e.about.name == "a" && e.kind == EventKind::Normal)
     );
+}
+
+#[tokio::test]
+async fn r12_a_core_that_has_not_seen_the_deletion_does_not_take_back_what_another_says_of_it() {
+    let mut w = World::new().await;
+    w.class("c").await;
+    w.address("192.0.2.1", "c").await;
+    w.claim_with("a", of_class("c")).await;
+    w.settle().await;
+    let mut other = w.another_core().await;
+    other.settle().await;
+    w.delete_address("192.0.2.1").await;
+    w.settle().await;
+    // It sees what the first one wrote into the claim, and of the address nothing new.
+    other.sync_only(&[Kind::IPAddressClaim]);
+    let before = other.writes();
+    other.pass_over(Work::Claim(Key::claim("ns", "a"))).await;
+    assert_eq!(other.writes(), before);
+    let claim = w.get_claim("a").await;
+    assert!(find_condition(claim.conditions(), "AddressDeleting").is_some());
 }

@@ -2,7 +2,7 @@
 //! no other.
 
 use ipledger_core::api::{AddressPhase, ClaimFamily, ClaimPhase, IPAddressClass, Key};
-use ipledger_core::runtime::Work;
+use ipledger_core::runtime::{Next, Work};
 use ipledger_core::store::{Part, StoreExt};
 
 use crate::world::{World, of_class};
@@ -106,6 +106,39 @@ async fn claims_that_cannot_use_an_address_do_not_wake_each_other_for_ever() {
     w.class("c").await;
     w.settle_and_stay_quiet().await;
     w.assert_bound("a", &["192.0.2.1"]).await;
+}
+
+#[tokio::test]
+async fn who_loses_the_race_for_an_address_wakes_nobody_until_its_view_has_moved() {
+    let mut w = World::new().await;
+    w.class("c").await;
+    for name in ["a", "b", "d"] {
+        w.claim_with(name, of_class("c")).await;
+    }
+    w.settle().await;
+    w.address("192.0.2.1", "c").await;
+    // It is protected and available, and the first in line is woken for it.
+    w.core.sync();
+    w.core.pass().await;
+    w.core.sync();
+    // Another core gives it to the last one; this one does not hear of it.
+    let mut other = w.another_core().await;
+    other.sync();
+    other.pass_over(Work::Claim(Key::claim("ns", "d"))).await;
+    let first = Work::Claim(Key::claim("ns", "a"));
+    w.core.queue.clear();
+    for _ in 0..20 {
+        let next = w.core.pass_over(first.clone()).await;
+        assert_eq!(next, Some(Next::Again));
+        assert_eq!(w.core.queue.iter().collect::<Vec<_>>(), [&first]);
+    }
+    other.settle().await;
+    w.settle_and_stay_quiet().await;
+    w.assert_bound("d", &["192.0.2.1"]).await;
+    // And no turn is lost.
+    w.address("192.0.2.2", "c").await;
+    w.settle_and_stay_quiet().await;
+    w.assert_bound("a", &["192.0.2.2"]).await;
 }
 
 #[tokio::test]

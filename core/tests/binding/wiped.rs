@@ -182,3 +182,38 @@ async fn r14_what_a_tenant_forges_as_a_drivers_word_is_not_shown() {
         w.assert_pending("a", "WaitingForProvisioning").await;
     }
 }
+
+#[tokio::test]
+async fn r5_a_status_that_lost_only_its_phase_still_decides_and_no_extra_replaces_what_it_names() {
+    let mut w = bound_world().await;
+    w.edit_address_status("192.0.2.5", |a| {
+        a.status.get_or_insert_default().phase = Some(AddressPhase::Lost);
+    })
+    .await;
+    w.settle().await;
+    let uid = w.get_claim("a").await.metadata.uid;
+    // Before anybody looks, a driver gives it another one and the phase is gone.
+    w.address_with("192.0.2.9", "c", |a| {
+        a.spec.claim_ref = names_claim("a", &uid);
+    })
+    .await;
+    w.edit_claim_status("a", |c| c.status.get_or_insert_default().phase = None)
+        .await;
+    w.settle_and_stay_quiet().await;
+    w.assert_lost("a").await;
+    let status = w.get_claim("a").await.status.unwrap_or_default();
+    assert_eq!(status.lost_addresses[0].name, "ip-192-0-2-5");
+    let aside = w.get_address("192.0.2.9").await;
+    assert_eq!(aside.metadata.annotation(names::PARKED_FOR), Some(&*uid));
+}
+
+#[tokio::test]
+async fn r5_a_bound_status_that_lost_only_its_phase_keeps_the_address_that_it_names() {
+    let mut w = bound_world().await;
+    w.edit_claim_status("a", |c| c.status.get_or_insert_default().phase = None)
+        .await;
+    w.force_delete_address("192.0.2.5").await;
+    w.settle_and_stay_quiet().await;
+    w.assert_lost("a").await;
+    w.assert_phase("192.0.2.1", AddressPhase::Available).await;
+}

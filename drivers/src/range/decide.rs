@@ -4,6 +4,7 @@ use ipledger_core::api::{
     AddressPhase, AddressSource, ClaimPhase, ClaimRef, Extra, IPAddress, IPAddressClaim,
     IPAddressClass, ProvisioningStatus, names,
 };
+use ipledger_core::mutant::{Mutant, active};
 use ipledger_core::net::{Family, Ip, Occupancy};
 
 use super::waiting::Need;
@@ -185,7 +186,8 @@ pub(super) fn annotated(
     let written = claim.provisioning_status();
     let wanted = refusal.map(Refusal::status);
     let foreign = wanted.is_none() && written.as_ref().is_none_or(|s| s.provisioner != NAME);
-    if claim.metadata.is_deleting() || foreign || written == wanted {
+    let unsaid = active(Mutant::RefusalUnsaid);
+    if claim.metadata.is_deleting() || foreign || written == wanted || unsaid {
         return None;
     }
     let mut claim = claim.clone();

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use ipledger_core::api::{
     ClaimPhase, FamilyCapacity, IPAddress, IPAddressClaim, Key, Kind, Resource, ResourceSpec,
 };
+use ipledger_core::mutant::{Mutant, active};
 use ipledger_core::runtime::{Change, Clock, Next, Pass, Reconciler};
 use ipledger_core::store::{ErrorClass, Part, ReadAt, Revision, Store, StoreError, StoreExt};
 
@@ -91,7 +92,7 @@ impl RangeDriver {
             Some((claim, Decision::Nothing)) => self.annotate(&claim, None).await,
             Some((claim, Decision::Refuse(refusal))) => self.annotate(&claim, Some(&refusal)).await,
             Some((claim, Decision::Create { addresses, verify })) => {
-                let check = if verify {
+                let check = if verify && !active(Mutant::ServesWithoutLook) {
                     self.still_wanted(&claim).await
                 } else {
                     None
@@ -161,7 +162,9 @@ impl RangeDriver {
                 Creation::Done(stored.metadata.resource_version)
             }
             Err(StoreError::AlreadyExists { key, .. }) => self.holder(claim, &key).await,
-            Err(e) if e.class() == ErrorClass::Unknown => Creation::Unknown(e),
+            Err(e) if e.class() == ErrorClass::Unknown && !active(Mutant::TimeOutIsFailure) => {
+                Creation::Unknown(e)
+            }
             Err(e) => Creation::Failed(e),
         }
     }

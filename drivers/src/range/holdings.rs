@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ipledger_core::api::{IPAddress, Key, names};
+use ipledger_core::mutant::{Mutant, active};
 use ipledger_core::net::{Ip, Occupancy};
 
 use super::{FINALIZER, REUSABLE_AT};
@@ -229,7 +230,7 @@ pub(super) fn is_leaving(object: &IPAddress) -> bool {
     let meta = &object.metadata;
     meta.is_deleting()
         && meta.has_finalizer(FINALIZER)
-        && !meta.has_finalizer(names::ADDRESS_PROTECTION)
+        && (!meta.has_finalizer(names::ADDRESS_PROTECTION) || active(Mutant::LetsGoEarly))
 }
 
 fn cooling_ip(name: &str, object: &IPAddress) -> Option<Ip> {

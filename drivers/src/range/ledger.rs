@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ipledger_core::api::{IPAddress, IPAddressClaim, IPAddressClass, Key};
+use ipledger_core::mutant::{Mutant, active};
 use ipledger_core::net::{Family, Ip, RangeSet};
 use ipledger_core::runtime::Change;
 
@@ -105,6 +106,7 @@ impl Ledger {
             Change::Class { key, new, .. } => {
                 self.observe_class(&key.name, new.as_ref(), &mut effects)
             }
+            Change::Address { .. } if !self.started && active(Mutant::StartIgnoresWhatExists) => {}
             Change::Address { key, new, .. } => {
                 let moves = self.holdings.apply(&key.name, new.clone());
                 self.observe_address(&key.name, moves, &mut effects);
@@ -216,6 +218,9 @@ impl Ledger {
                 self.classes.insert(name.to_owned(), class);
             }
         }
+        if active(Mutant::EditUnheard) {
+            return;
+        }
         effects
             .touched
             .extend(self.wanting.get(name).into_iter().flatten().cloned());
@@ -279,7 +284,8 @@ impl Ledger {
         let new = self.holdings.get(name);
         let outside = |address: &Arc<IPAddress>| {
             let class = self.classes.get(&address.spec.class_name)?;
-            let outside = is_outside(address, class.parameters.as_ref().ok()?);
+            let outside = is_outside(address, class.parameters.as_ref().ok()?)
+                && !active(Mutant::OutsideUncounted);
             outside.then(|| address.spec.class_name.clone())
         };
         let (was, is) = (moves.old.as_ref().and_then(outside), new.and_then(outside));

@@ -56,8 +56,9 @@ pub const FINALIZER: &str = "range.drivers.local.sdn.cozystack.io/teardown";
 /// nothing (D5).
 pub const REUSE_AFTER: &str = "range.drivers.local.sdn.cozystack.io/reuse-after";
 
-/// Address annotation: the time at which the IP may be handed out again, in RFC 3339. Written
-/// once, when nothing but this driver holds the object any more (D5).
+/// Address annotation: the time at which the IP may be handed out again, in RFC 3339. Written when
+/// nothing but this driver holds the object any more (D5), and written again only if it lies farther
+/// ahead than a whole cool-down, as after a clock that was wrong.
 pub const REUSABLE_AT: &str = "range.drivers.local.sdn.cozystack.io/reusable-at";
 
 /// Condition types that this driver sets.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ipledger_core::api::{IPAddress, Timestamp, Verdict, find_condition, set_condition};
+use ipledger_core::mutant::{Mutant, active};
 
 use super::holdings::is_leaving;
 use super::{FINALIZER, REUSABLE_AT, REUSE_AFTER, condition};
@@ -32,15 +33,16 @@ pub(super) fn next_step(address: &IPAddress, now: Timestamp) -> Teardown {
         return Teardown::Nothing;
     }
     let mut next = address.clone();
-    let Some(until) = reusable_at(address) else {
-        let rest = reuse_after(address);
-        if rest.is_zero() {
+    let rest = reuse_after(address);
+    let latest = now.plus(rest);
+    // An end beyond that was written by a clock that was ahead, or by hand.
+    let Some(until) = reusable_at(address).filter(|until| *until <= latest) else {
+        if rest.is_zero() || active(Mutant::RestSkipped) {
             next.metadata.remove_finalizer(FINALIZER);
         } else {
-            let until = now.plus(rest).to_string();
             next.metadata
                 .annotations
-                .insert(REUSABLE_AT.to_owned(), until);
+                .insert(REUSABLE_AT.to_owned(), latest.to_string());
         }
         return Teardown::WriteMain(Box::new(next));
     };
@@ -139,6 +141,25 @@ mod tests {
         assert!(
             matches!(next_step(&address, at(4600)), Teardown::WriteMain(a) if a.metadata.finalizers.is_empty())
         );
+    }
+
+    #[test]
+    fn an_end_that_a_clock_far_ahead_has_written_is_brought_back_to_a_cool_down_from_now() {
+        let mut address = marked(&[FINALIZER]);
+        let annotations = [(REUSE_AFTER, "1h"), (REUSABLE_AT, "2000-01-01T00:00:00Z")];
+        let annotations = annotations.map(|(k, v)| (k.to_owned(), v.to_owned()));
+        address.metadata.annotations.extend(annotations);
+        let Teardown::WriteMain(address) = next_step(&address, at(1000)) else {
+            panic!("the end should be written again");
+        };
+        assert_eq!(
+            address.metadata.annotation(REUSABLE_AT),
+            Some("1970-01-01T01:16:40Z")
+        );
+        assert!(matches!(
+            next_step(&address, at(1000)),
+            Teardown::WriteStatus(_, left) if left == Duration::from_secs(3600)
+        ));
     }
 
     #[test]

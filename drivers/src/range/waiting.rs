@@ -44,18 +44,18 @@ impl From<Family> for Need {
     }
 }
 
-/// Claims that wait because a class is exhausted. Sorted, so that the first claim that can be
+/// Claims that wait because a class is exhausted, by what they need and what they were told. Sorted, so that the first claim that can be
 /// helped is found in O(log n), however many cannot.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    by_class: BTreeMap<String, BTreeMap<Need, BTreeSet<Key>>>,
+    by_class: BTreeMap<String, BTreeMap<(Need, Family), BTreeSet<Key>>>,
 }
 
 impl Waiting {
-    /// Lets the claim wait.
-    pub(super) fn insert(&mut self, class: &str, need: Need, claim: Key) {
+    /// Lets the claim wait. It is told that this family is exhausted.
+    pub(super) fn insert(&mut self, class: &str, need: Need, told: Family, claim: Key) {
         let needs = self.by_class.entry(class.to_owned()).or_default();
-        needs.entry(need).or_default().insert(claim);
+        needs.entry((need, told)).or_default().insert(claim);
     }
 
     /// The claim waits for nothing of this class any more.
@@ -79,8 +79,15 @@ impl Waiting {
     /// The first claim in key order whose need can be met.
     pub(super) fn first(&self, class: &str, can_meet: impl Fn(Need) -> bool) -> Option<&Key> {
         let needs = self.by_class.get(class)?;
-        let met = needs.iter().filter(|(need, _)| can_meet(**need));
+        let met = needs.iter().filter(|((need, _), _)| can_meet(*need));
         met.filter_map(|(_, claims)| claims.first()).min()
+    }
+
+    /// The claims that need both families and were told that this one is exhausted.
+    pub(super) fn told(&self, class: &str, family: Family) -> Vec<Key> {
+        let needs = self.by_class.get(class);
+        let told = needs.and_then(|needs| needs.get(&(Need::Both, family)));
+        told.into_iter().flatten().cloned().collect()
     }
 }
 
@@ -95,10 +102,12 @@ mod tests {
     #[test]
     fn the_first_claim_whose_need_can_be_met_is_found_among_those_that_cannot() {
         let mut waiting = Waiting::default();
-        waiting.insert("c", Need::Both, key("1"));
-        waiting.insert("c", Need::V4, key("3"));
-        waiting.insert("c", Need::V6, key("2"));
-        waiting.insert("other", Need::V4, key("0"));
+        waiting.insert("c", Need::Both, Family::V6, key("1"));
+        waiting.insert("c", Need::V4, Family::V4, key("3"));
+        waiting.insert("c", Need::V6, Family::V6, key("2"));
+        waiting.insert("other", Need::V4, Family::V4, key("0"));
+        assert_eq!(waiting.told("c", Family::V4), []);
+        assert_eq!(waiting.told("c", Family::V6), [key("1")]);
         assert_eq!(waiting.first("c", |need| need == Need::V4), Some(&key("3")));
         assert_eq!(
             waiting.first("c", |need| need != Need::Both),

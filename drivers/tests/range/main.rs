@@ -6,6 +6,7 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+mod edges;
 mod faults;
 mod serving;
 mod several;

@@ -14,7 +14,8 @@ use crate::world::World;
 
 const STATUS: Write = Write::Update(Kind::IPAddressClass, Part::Status);
 
-async fn numbers(world: &World, class: &str) -> Vec<String> {
+/// The capacity of a class, one line a family: family, total, used, free, cooling, excluded, outside.
+pub async fn numbers(world: &World, class: &str) -> Vec<String> {
     let line = |c: FamilyCapacity| {
         let all = [
             c.family,

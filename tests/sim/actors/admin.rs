@@ -4,7 +4,7 @@ use ipledger_core::api::{
 use ipledger_core::net::Ip;
 use ipledger_core::store::{Part, Preconditions};
 
-use super::{Universe, class, one_of, some_class};
+use super::{STATIC, Universe, class, one_of, some_class};
 use crate::ledger::{Ledger, Who};
 use crate::rng::Rng;
 
@@ -18,6 +18,15 @@ pub(super) fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option
         15..=18 => class_act(universe, ledger, rng),
         _ => changes_policy(ledger, rng),
     }
+}
+
+/// A static address that nobody has.
+pub(super) fn free_address(ip: &str, ledger: &Ledger) {
+    let mut address = IPAddress::default();
+    address.metadata.name = Ip::parse(ip).map_or("odd".to_owned(), Ip::object_name);
+    address.spec.address = ip.to_owned();
+    address.spec.class_name = STATIC.to_owned();
+    ledger.add(Who::Admin, &address);
 }
 
 pub(super) fn creates_address(

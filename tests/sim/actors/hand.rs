@@ -1,4 +1,4 @@
-use ipledger_core::api::{AddressPhase, IPAddress, WorkloadRef};
+use ipledger_core::api::{AddressPhase, IPAddress, WorkloadRef, names};
 use ipledger_core::net::Ip;
 use ipledger_core::store::Part;
 
@@ -12,7 +12,22 @@ pub(super) fn act(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     let derived = |a: &IPAddress| {
         Ip::parse(&a.spec.address).is_ok_and(|ip| ip.object_name() == a.metadata.name)
     };
-    let address = one_of(rng, ledger.oracle().addresses.values(), derived)?;
+    let oracle = ledger.oracle();
+    // One whose claim has another one aside, if there is one: that may have to serve.
+    let replaceable = |a: &IPAddress| {
+        let uid = a.spec.claim_ref.as_ref().map_or("", |r| r.uid.as_str());
+        let aside = |o: &IPAddress| {
+            let parked = o.metadata.annotation(names::PARKED_FOR);
+            parked.is_some_and(|v| !uid.is_empty() && v.starts_with(uid))
+        };
+        derived(a) && !aside(a) && oracle.addresses.values().any(aside)
+    };
+    let replaceable = one_of(rng, oracle.addresses.values(), replaceable);
+    let address = match replaceable.filter(|_| rng.chance(300)) {
+        Some(address) => address,
+        None => one_of(rng, oracle.addresses.values(), derived)?,
+    };
+    drop(oracle);
     let key = address.key();
     if rng.chance(250) {
         let attached = address.is_associated();

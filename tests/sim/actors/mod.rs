@@ -19,6 +19,9 @@ pub const THIRD: &str = "t";
 /// The class of our range driver.
 pub const RANGE: &str = "r";
 
+/// Another class of our range driver, over the same addresses.
+pub const SHARED: &str = "q";
+
 /// The small world in which everybody acts, so that they meet often.
 #[derive(Clone, Debug)]
 pub struct Universe {
@@ -28,6 +31,8 @@ pub struct Universe {
     pub by_hand: Vec<&'static str>,
     /// Which classes there can be.
     pub classes: Vec<&'static str>,
+    /// The one class that everybody wants, and of which there is little.
+    pub crowded: Option<&'static str>,
     /// How likely each sort of act is.
     pub weights: Weights,
 }
@@ -65,6 +70,12 @@ pub fn furnish(universe: &Universe, ledger: &Ledger, rng: &mut Rng) {
         }
         ledger.add(Who::Admin, &class);
     }
+    if rng.chance(250) {
+        // Enough of everything, so that claims of both families are served in one go.
+        for ip in &universe.by_hand {
+            admin::free_address(ip, ledger);
+        }
+    }
     for _ in 0..universe.by_hand.len() / 2 {
         admin::creates_address(universe, ledger, rng);
     }
@@ -72,7 +83,9 @@ pub fn furnish(universe: &Universe, ledger: &Ledger, rng: &mut Rng) {
 
 /// A class, more often than not the one without a driver.
 fn some_class(universe: &Universe, rng: &mut Rng) -> String {
-    let class = if rng.chance(400) {
+    let class = if let Some(class) = universe.crowded {
+        class
+    } else if rng.chance(400) {
         STATIC
     } else {
         *rng.pick(&universe.classes)
@@ -101,11 +114,14 @@ pub fn class(name: &str, rng: &mut Rng) -> IPAddressClass {
             class.spec.provisioner = third_party::NAME.to_owned();
             class.spec.parameters = Some(json!({ "addresses": list(1) }));
         }
-        RANGE => {
+        RANGE | SHARED => {
             class.spec.provisioner = ipledger_drivers::range::NAME.to_owned();
             let mut parameters = json!({ "addresses": list(2) });
             if rng.chance(200) {
                 parameters["reuseAfter"] = json!("30s");
+            }
+            if rng.chance(40) {
+                parameters = json!({ "addresses": ["nonsense"] });
             }
             class.spec.parameters = Some(parameters);
         }

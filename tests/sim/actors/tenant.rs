@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use ipledger_core::api::{
     ClaimFamily, ClaimPhase, IPAddress, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus,
     Key, names,
@@ -8,6 +10,10 @@ use ipledger_core::store::{Part, Preconditions};
 use super::{Universe, one_of, some_class};
 use crate::ledger::{Ledger, Who};
 use crate::rng::Rng;
+
+/// What a tenant may write in the place of a driver.
+const FORGED_BY_NOBODY: &str = r#"{"provisioner":"somebody.example.com","reason":"PoolExhausted","class":"s","message":"forged"}"#;
+const FORGED_BY_RANGE: &str = r#"{"provisioner":"range.drivers.local.sdn.cozystack.io","reason":"PoolExhausted","class":"r","message":"forged"}"#;
 
 fn spec(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> IPAddressClaimSpec {
     let mut spec = IPAddressClaimSpec {
@@ -20,6 +26,10 @@ fn spec(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> IPAddressClaimSp
         ]),
         ..IPAddressClaimSpec::default()
     };
+    if let Some(class) = universe.crowded.filter(|_| rng.chance(900)) {
+        spec.class_name = class.to_owned();
+        return spec;
+    }
     match rng.below(20) {
         0..=3 => {}
         4 => spec.class_name = "none".to_owned(),
@@ -76,6 +86,8 @@ pub(super) fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option
                 (names::PROVISIONER, Some("nobody.example.com")),
                 (names::PROVISIONER, Some(crate::third_party::NAME)),
                 (names::PROVISIONING_STATUS, None),
+                (names::PROVISIONING_STATUS, Some(FORGED_BY_NOBODY)),
+                (names::PROVISIONING_STATUS, Some(FORGED_BY_RANGE)),
                 ("example.com/note", Some("x")),
                 ("example.com/note", Some("y")),
             ]);
@@ -99,7 +111,26 @@ pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     if rng.chance(200) {
         return wipe_all(ledger);
     }
-    let claim = one_of(rng, ledger.oracle().claims.values(), |_| true)?;
+    // One with more than it needs, if there is one: what counts is then not obvious.
+    let has_extra = |c: &IPAddressClaim, addresses: &BTreeMap<String, IPAddress>| {
+        let holds = |a: &&IPAddress| {
+            a.spec
+                .claim_ref
+                .as_ref()
+                .is_some_and(|r| r.uid == c.metadata.uid)
+        };
+        addresses.values().filter(holds).count() > c.spec.family.families().len()
+    };
+    let extra = {
+        let oracle = ledger.oracle();
+        one_of(rng, oracle.claims.values(), |c| {
+            has_extra(c, &oracle.addresses)
+        })
+    };
+    let claim = match extra.filter(|_| rng.chance(750)) {
+        Some(claim) => claim,
+        None => one_of(rng, ledger.oracle().claims.values(), |_| true)?,
+    };
     let key = claim.key();
     if rng.chance(600) {
         let part = rng.below(5);

@@ -3,7 +3,7 @@
 use ipledger_core::api::{ClaimPhase, IPAddressClaim, IPAddressClaimStatus, Key, names};
 use ipledger_core::net::Family;
 
-use super::{Oracle, Written, family_of, holder, reports, says_held_by, serves};
+use super::{Oracle, Written, family_of, holder, is_parked, reports, says_held_by, serves};
 use crate::ledger::Who;
 
 type Found = Vec<String>;
@@ -146,6 +146,9 @@ impl Oracle {
         if self.history.wiped.contains(&address.metadata.uid) {
             return;
         }
+        if is_parked(address, uid) {
+            out.push(format!("{key} reports {name}, which is parked (R7)"));
+        }
         if !says_held_by(address, uid) {
             out.push(format!(
                 "{key} reports {name} before the address says so (R6b)"
@@ -206,6 +209,11 @@ impl Oracle {
                     && serves(a, claim)
                     && !a.metadata.is_deleting()
                     && !self.history.wiped.contains(&a.metadata.uid)
+                    && self
+                        .history
+                        .bound_since
+                        .get(&(uid.clone(), a.metadata.uid.clone()))
+                        .is_some_and(|since| since <= wiped_at)
             });
             let newly_bound = |name: &str| {
                 let address = self.addresses.get(name);

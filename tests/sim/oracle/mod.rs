@@ -6,26 +6,33 @@
 //! | who may write which field? | `ownership.rs` |
 //! | what must hold at every revision, and what may the core do to an address? | `safety.rs` |
 //! | what may the core do to a claim? | `claims.rs` |
+//! | what may one pass do, and in which order? | `passes.rs` |
+//! | what may the range driver create? | `range.rs` |
 //! | what must hold once everything has come to rest? | `rest.rs` |
 //! | which situations were reached at all? | `probes.rs` |
 
 mod claims;
 mod ownership;
+mod passes;
 mod probes;
+mod range;
 mod rest;
 pub use probes::{ALL as SITUATIONS, Probes};
 pub use rest::Outside;
+use rest::is_free;
 mod safety;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ipledger_core::api::{
     AddressPhase, ClaimPhase, ConditionStatus, DecodeError, IPAddress, IPAddressClaim,
-    IPAddressClass, Key, Kind, Object, find_condition, names,
+    IPAddressClaimSpec, IPAddressClass, Key, Kind, Object, find_condition, names,
 };
 use ipledger_core::net::{Family, Ip};
 use ipledger_core::store::{Part, Preconditions, Revision};
 
+use crate::desk::Caller;
 use crate::ledger::Who;
 
 /// A typed object.
@@ -82,6 +89,13 @@ pub struct Oracle {
     /// Which situations were reached.
     pub probes: Probes,
     history: History,
+    /// Who is writing, if it is a pass of a process.
+    by: Option<Caller>,
+    /// How often the core gave each claim another phase or reason: at most so many events are told.
+    pub turns: BTreeMap<Key, usize>,
+    /// The time of the world.
+    pub time: Duration,
+    passes: BTreeMap<u64, passes::Pass>,
 }
 
 /// What the present state alone does not say.
@@ -91,6 +105,22 @@ struct History {
     claims: BTreeMap<String, Key>,
     /// When each claim that is gone went.
     died: BTreeMap<String, Revision>,
+    /// When each claim (by uid) was marked for deletion.
+    marked: BTreeMap<String, Revision>,
+    /// What each claim (by uid) asks for, and since when.
+    asked: BTreeMap<String, (IPAddressClaimSpec, Revision)>,
+    /// When each address (by uid) was created.
+    born: BTreeMap<String, Revision>,
+    /// Until when an address of the family named the claim and was then changed.
+    named_until: BTreeMap<(Key, Family), Revision>,
+    /// Since when each address (by uid) names what it names.
+    orphaned: BTreeMap<String, Duration>,
+    /// When an address (by name) went last.
+    went: BTreeMap<String, Revision>,
+    /// Since when each class (by name) is as it is, apart from its status.
+    classes_since: BTreeMap<String, Revision>,
+    /// The creates of range drivers whose outcome is unknown.
+    sent: BTreeMap<range::Place, range::Sent>,
     /// The driver of each class that ever was.
     provisioners: BTreeSet<String>,
     /// Which address a claim (by uid) was bound to, by family.
@@ -141,7 +171,13 @@ impl Oracle {
                     .provisioners
                     .insert(class.spec.provisioner.clone());
                 let name = w.key.name.clone();
-                self.classes.remove(&name);
+                let before = self.classes.remove(&name);
+                if w.gone || before.as_ref().is_none_or(|b| b.spec != class.spec) {
+                    self.history.classes_since.insert(name.clone(), w.revision);
+                }
+                if let Some(before) = before {
+                    self.times(w, &Thing::Class(Box::new(before)), &mut found);
+                }
                 if !w.gone {
                     self.classes.insert(name, IPAddressClass::clone(class));
                 }
@@ -152,6 +188,12 @@ impl Oracle {
                 let before = self.addresses.remove(&name);
                 ownership::address(w, before.as_ref(), address, &mut found);
                 self.address_step(w, before.as_ref(), address, &mut found);
+                if let Some(before) = &before {
+                    self.address_in_pass(w, before, address, &mut found);
+                    self.times(w, &Thing::Address(Box::new(before.clone())), &mut found);
+                } else if w.who == Who::Range {
+                    self.created_by_range(w, address, &mut found);
+                }
                 let of = [before.as_ref(), Some(address)];
                 let lives = of.iter().flatten().any(|a| self.live(holder(a)).is_some());
                 self.probes.address(w, before.as_ref(), address, lives);
@@ -159,11 +201,17 @@ impl Oracle {
                     self.addresses.insert(name, IPAddress::clone(address));
                 }
                 self.remember_address(w, before.as_ref(), address);
+                self.remember_pass(w, None);
             }
             Thing::Claim(claim) => {
                 let before = self.claims.remove(&w.key);
                 ownership::claim(w, before.as_ref(), claim, &mut found);
                 self.claim_step(w, before.as_ref(), claim, &mut found);
+                if let Some(before) = &before {
+                    self.claim_in_pass(w, before, claim, &mut found);
+                    self.times(w, &Thing::Claim(Box::new(before.clone())), &mut found);
+                }
+                self.remember_pass(w, before.as_ref());
                 let wiped = self.history.wiped.contains(&claim.metadata.uid);
                 self.probes.claim(w, before.as_ref(), claim, wiped);
                 if !w.gone {
@@ -198,6 +246,12 @@ impl Oracle {
         let uid = &now.metadata.uid;
         let h = &mut self.history;
         h.claims.insert(uid.clone(), w.key.clone());
+        if now.metadata.is_deleting() || w.gone {
+            h.marked.entry(uid.clone()).or_insert(w.revision);
+        }
+        if before.is_none_or(|b| b.spec != now.spec) {
+            h.asked.insert(uid.clone(), (now.spec.clone(), w.revision));
+        }
         if w.gone {
             h.died.insert(uid.clone(), w.revision);
         }
@@ -205,7 +259,13 @@ impl Oracle {
             if before.is_some_and(|b| b.status != now.status) {
                 h.wiped.insert(uid.clone());
                 h.tampered.insert(uid.clone());
-                let of_claim = |(u, _): &(String, Family)| u == uid;
+                // A status that lost its phase alone still decides (R5).
+                let named = |c: &IPAddressClaim| {
+                    let status = c.status.as_ref();
+                    status.map(|s| (s.addresses.clone(), s.lost_addresses.clone()))
+                };
+                let decides = before.is_some_and(|b| is_decided(b) && named(b) == named(now));
+                let of_claim = |(u, _): &(String, Family)| u == uid && !decides;
                 let settled: Vec<_> = h.settled.keys().filter(|k| of_claim(k)).cloned().collect();
                 for place in settled {
                     if let Some(name) = h.settled.remove(&place) {
@@ -214,6 +274,7 @@ impl Oracle {
                 }
             }
             if before.is_some_and(|b| b.spec != now.spec) {
+                h.settled.retain(|(u, _), _| u != uid);
                 h.settled_before_wipe.retain(|(u, _), _| u != uid);
             }
             let had = before.is_some_and(|b| b.metadata.has_finalizer(names::CLAIM_PROTECTION));
@@ -230,6 +291,13 @@ impl Oracle {
             return;
         };
         h.tampered.remove(uid);
+        let told = |c: &IPAddressClaim| {
+            let bound = find_condition(c.conditions(), names::condition::BOUND);
+            (c.phase(), bound.map(|b| b.reason.clone()))
+        };
+        if before.is_none_or(|b| told(b) != told(now)) {
+            *self.turns.entry(w.key.clone()).or_default() += 1;
+        }
         let entries = status.addresses.iter().chain(&status.lost_addresses);
         h.named
             .insert(uid.clone(), entries.map(|e| e.name.clone()).collect());
@@ -254,9 +322,27 @@ impl Oracle {
     }
 
     fn remember_address(&mut self, w: &Written, before: Option<&IPAddress>, now: &IPAddress) {
+        if before.is_none() {
+            self.history
+                .born
+                .insert(now.metadata.uid.clone(), w.revision);
+        }
+        if let Some(before) = before
+            && let (Some(r), Some(f)) = (&before.spec.claim_ref, family_of(&before.spec.address))
+        {
+            self.history.named_until.insert((r.key(), f), w.revision);
+        }
+        if w.gone {
+            self.history.went.insert(w.key.name.clone(), w.revision);
+        }
         if says_held_by(now, holder(now)) {
             let pair = (holder(now).to_owned(), now.metadata.uid.clone());
             self.history.said_held.insert(pair);
+        }
+        if before.is_none_or(|b| b.spec.claim_ref != now.spec.claim_ref) {
+            self.history
+                .orphaned
+                .insert(now.metadata.uid.clone(), self.time);
         }
         if before.is_none_or(|b| holder(b) != holder(now)) {
             let pair = (holder(now).to_owned(), now.metadata.uid.clone());
@@ -389,9 +475,27 @@ fn serves(address: &IPAddress, claim: &IPAddressClaim) -> bool {
         && !is_parked(address, &claim.metadata.uid)
 }
 
-/// Whether the claim was wholly bound once.
+/// Whether the claim was wholly bound once: its phase says so, or, where that was wiped, what its
+/// status names (R5).
 fn is_decided(claim: &IPAddressClaim) -> bool {
-    matches!(claim.phase(), Some(ClaimPhase::Bound | ClaimPhase::Lost))
+    let Some(status) = &claim.status else {
+        return false;
+    };
+    let asked = claim.spec.family.families().iter();
+    match status.phase {
+        Some(phase) => phase != ClaimPhase::Pending,
+        None => {
+            let named: Vec<_> = status
+                .addresses
+                .iter()
+                .map(|e| family_of(&e.address))
+                .collect();
+            let lost = !status.lost_addresses.is_empty();
+            lost || asked
+                .into_iter()
+                .all(|family| named.contains(&Some(*family)))
+        }
+    }
 }
 
 /// Whether the claim's status names another address of this family, or the claim does not ask for

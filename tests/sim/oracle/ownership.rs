@@ -159,6 +159,18 @@ fn driver(w: &Written, part: Part, before: &IPAddress, now: &IPAddress, out: &mu
         }
         let core = [names::ADDRESS_PROTECTION];
         let kept = |a: &IPAddress| core.map(|f| a.metadata.has_finalizer(f));
+        let own = |a: &IPAddress| a.metadata.has_finalizer(range::FINALIZER);
+        if w.who == Who::Range && own(before) && !own(now) {
+            if !before.metadata.is_deleting()
+                || before.metadata.has_finalizer(names::ADDRESS_PROTECTION)
+            {
+                out.push(format!("{} is let go while the core keeps it (D7)", w.key));
+            }
+            let rests = before.metadata.annotation(range::REUSE_AFTER).is_some();
+            if rests && before.metadata.annotation(range::REUSABLE_AT).is_none() {
+                out.push(format!("{} is let go without its cool-down (D5)", w.key));
+            }
+        }
         if kept(before) != kept(now) {
             out.push(format!(
                 "{:?} changed the core's finalizer on {}",

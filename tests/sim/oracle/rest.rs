@@ -7,7 +7,8 @@ use ipledger_core::api::{
     AddressPhase, ClaimFamily, ClaimPhase, ConditionStatus, IPAddress, IPAddressClaim,
     IPAddressClass, Key, ReclaimPolicy, find_condition, names,
 };
-use ipledger_core::net::Family;
+use ipledger_core::net::{Family, Ip};
+use ipledger_drivers::range;
 
 use super::{Oracle, family_of, has_derived_name, holder, is_decided, is_extra, is_parked, serves};
 use names::{condition, reason};
@@ -23,6 +24,8 @@ pub struct Outside<'a> {
     /// Why the driver of a class cannot provide an address of the family, if it cannot.
     pub refusal: &'a dyn Fn(&str, Family) -> Option<&'static str>,
 }
+
+use crate::third_party;
 
 type Found = Vec<String>;
 
@@ -59,6 +62,11 @@ impl Oracle {
         }
         for (name, address) in &self.addresses {
             self.address_at_rest(name, address, outside, &mut out);
+        }
+        for class in self.classes.values() {
+            if class.spec.provisioner == range::NAME && outside.alive.contains(range::NAME) {
+                self.class_at_rest(class, &mut out);
+            }
         }
         out
     }
@@ -317,6 +325,53 @@ impl Oracle {
         }
     }
 
+    /// What the range driver publishes of a class is true (D3, D8).
+    fn class_at_rest(&self, class: &IPAddressClass, out: &mut Found) {
+        let name = &class.metadata.name;
+        let Some(status) = &class.status else {
+            out.push(format!("class {name} has no status (D8)"));
+            return;
+        };
+        let listed = third_party::listed(class);
+        let ready = find_condition(&status.conditions, range::condition::READY);
+        let items = class
+            .spec
+            .parameters
+            .as_ref()
+            .and_then(|p| p["addresses"].as_array());
+        if items.is_none_or(|items| items.len() != listed.len()) {
+            // Not listed one by one, or not to be read.
+            return;
+        }
+        if ready.map(|c| c.status) != Some(ConditionStatus::True) {
+            out.push(format!("class {name} is not called ready (D8)"));
+        }
+        for capacity in &status.capacity {
+            let of_family = |ip: &Ip| ip.family().to_string() == capacity.family;
+            let total = listed.iter().filter(|ip| of_family(ip)).count();
+            let used = |ip: &&Ip| {
+                let taken = |(name, a): (&String, &IPAddress)| {
+                    a.ip() == Some(**ip) || *name == ip.object_name()
+                };
+                of_family(ip) && self.addresses.iter().any(taken)
+            };
+            let used = listed.iter().filter(used).count();
+            let outside = self.addresses.values().filter(|a| {
+                a.spec.class_name == *name
+                    && a.ip()
+                        .is_some_and(|ip| of_family(&ip) && !listed.contains(&ip))
+            });
+            let outside = outside.count();
+            let told = (&capacity.total, &capacity.used, &capacity.out_of_range);
+            let truth = (total.to_string(), used.to_string(), outside.to_string());
+            if told != (&truth.0, &truth.1, &truth.2) {
+                out.push(format!(
+                    "class {name} says {told:?}; true is {truth:?} (D3, D8)"
+                ));
+            }
+        }
+    }
+
     fn class_of(&self, claim: &IPAddressClaim) -> Result<&IPAddressClass, &'static str> {
         let named = [claim.spec.class_name.as_str(), claim.resolved_class()];
         if let Some(name) = named.into_iter().find(|n| !n.is_empty()) {
@@ -448,7 +503,7 @@ impl Oracle {
 }
 
 /// Whether an address can be matched with any claim of its class and family.
-fn is_free(address: &IPAddress) -> bool {
+pub(super) fn is_free(address: &IPAddress) -> bool {
     address.spec.claim_ref.is_none()
         && address.phase() == Some(AddressPhase::Available)
         && !address.metadata.is_deleting()

@@ -67,7 +67,7 @@ impl Oracle {
                     w.key
                 ));
             }
-            if live.is_some() && !is_parked(before, uid) {
+            if live.is_some_and(|claim| !is_extra(claim, before)) && !is_parked(before, uid) {
                 out.push(format!(
                     "the protection of {} goes while a claim holds it (R2)",
                     w.key

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ipledger_core::api::names::reason;
-use ipledger_core::api::{IPAddress, IPAddressClass};
+use ipledger_core::api::{IPAddress, IPAddressClass, Key};
 use ipledger_core::net::{Family, Ip};
 use ipledger_drivers::range;
 
@@ -96,6 +96,9 @@ impl World {
             },
             refusal: &|class, family| {
                 let class = oracle.classes.get(class)?;
+                if !is_usable(class) {
+                    return Some(reason::INVALID_PARAMETERS);
+                }
                 let any = third_party::listed(class)
                     .iter()
                     .any(|ip| ip.family() == family);
@@ -117,6 +120,19 @@ impl World {
             if !self.is_dead(n) {
                 outside.alive.insert(name.to_owned());
                 outside.finalizers.insert(finalizer.to_owned());
+            }
+        }
+        let mut told: BTreeMap<&Key, usize> = BTreeMap::new();
+        let heard = self.heard.0.lock().unwrap();
+        for event in heard.iter().filter(|e| e.reason != reason::ADDRESS_PARKED) {
+            *told.entry(&event.about).or_default() += 1;
+        }
+        for (key, told) in told {
+            let turns = oracle.turns.get(key).copied().unwrap_or(0);
+            if told > turns {
+                return Err(format!(
+                    "{told} events tell of {turns} changes of {key} (R15)"
+                ));
             }
         }
         match oracle.at_rest(&outside).into_iter().next() {
@@ -151,6 +167,17 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Whether the class lists addresses only.
+fn is_usable(class: &IPAddressClass) -> bool {
+    let parameters = class.spec.parameters.as_ref();
+    let items = parameters.and_then(|p| p["addresses"].as_array());
+    class.spec.provisioner != range::NAME
+        || items.is_some_and(|items| {
+            let text = |item: &serde_json::Value| item.as_str().map(str::to_owned);
+            items.iter().filter_map(text).all(|t| t != "nonsense")
+        })
 }
 
 fn has_free(

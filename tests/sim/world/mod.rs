@@ -51,7 +51,7 @@ pub struct World {
     /// Until which moment of the schedule each process stands still.
     paused: Vec<u64>,
     /// Earlier states, which a listing may show.
-    old: BTreeMap<Kind, Vec<ListPage>>,
+    old: BTreeMap<Kind, ListPage>,
     heard: Heard,
     calm: Arc<AtomicBool>,
     /// How often the scheduler has decided.
@@ -171,11 +171,15 @@ impl World {
     /// The first thing that is found wrong.
     pub fn play(&mut self, steps: u64) -> Result<(), Failure> {
         let limit = steps * 200 + 1000;
-        while self.steps < steps && self.ticks < limit {
-            self.tick(true);
-            self.sound()?;
+        let rests = self.config.rests;
+        for part in 1..=rests + 1 {
+            self.calm.store(false, Ordering::Relaxed);
+            while self.steps < steps * part / (rests + 1) && self.ticks < limit {
+                self.tick(true);
+                self.sound()?;
+            }
+            self.settle()?;
         }
-        self.settle()?;
         self.stay_quiet()
     }
 

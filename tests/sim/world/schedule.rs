@@ -1,14 +1,15 @@
 //! What happens next, and what goes wrong with it.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ipledger_core::api::Kind;
-use ipledger_core::store::{Part, StoreError};
+use ipledger_core::api::{AddressPhase, ClaimPhase, IPAddress, Kind};
+use ipledger_core::store::{Part, Preconditions, StoreError};
 
 use super::World;
 use crate::actors;
 use crate::config::{Fault, Trouble};
-use crate::desk::{Answer, Op, State};
+use crate::desk::{Answer, Op, Request, State};
 use crate::ledger::Who;
 
 impl World {
@@ -16,7 +17,10 @@ impl World {
     pub(super) fn tick(&mut self, faults: bool) -> bool {
         self.ticks += 1;
         let asked = self.desk.find(|op| matches!(op.state, State::Asked));
-        let abandoned = self.desk.find(|op| matches!(op.state, State::Abandoned));
+        let now = self.ticks;
+        let abandoned = self
+            .desk
+            .find(|op| matches!(op.state, State::Abandoned) && (!faults || op.not_before <= now));
         let paused: Vec<bool> = self
             .paused
             .iter()
@@ -53,7 +57,10 @@ impl World {
         };
         let weights = [
             of(!asked.is_empty(), 30),
-            of(!abandoned.is_empty(), if faults { 2 } else { 30 }),
+            of(
+                !abandoned.is_empty(),
+                if faults { self.config.late_rate } else { 30 },
+            ),
             of(!applied.is_empty(), 30),
             of(!feeds.is_empty(), self.config.delivery_rate),
             of(!idle_workers.is_empty(), 15),
@@ -142,6 +149,8 @@ impl World {
             .then(|| self.rng.weighted(&self.config.faults))
             .flatten()
             .map(|i| Fault::ALL[i]);
+        let who = self.processes[n].who();
+        self.ledger.oracle().asked(who, op.caller, &op.request);
         self.coverage
             .asked(self.processes[n].who(), &op, &self.ledger.oracle());
         if let Some(fault) = fault {
@@ -161,8 +170,18 @@ impl World {
             }
             Some(Fault::Late) if op.request.is_write() => {
                 self.log(&op, "is lost or late");
-                self.desk
-                    .answer_and_abandon(id, Answer::failure(&op.request, unknown()));
+                let answer = Answer::failure(&op.request, unknown());
+                self.ledger
+                    .oracle()
+                    .heard(who, op.caller, &op.request, &answer);
+                let wait = if self.rng.chance(300) {
+                    self.rng.between(50, 400)
+                } else {
+                    0
+                };
+                let not_before = self.ticks + wait as u64;
+                self.desk.answer_and_abandon(id, answer, not_before);
+                self.give_up_waiting(&op);
                 self.processes[n].poke();
             }
             Some(Fault::AnswerLost) if op.request.is_write() => {
@@ -183,6 +202,9 @@ impl World {
                     self.overtake(&op);
                 }
                 let answer = self.apply(&op);
+                self.ledger
+                    .oracle()
+                    .heard(who, op.caller, &op.request, &answer);
                 if self.rng.chance(400) {
                     self.desk.set(id, State::Applied(answer));
                 } else {
@@ -192,15 +214,77 @@ impl World {
         }
     }
 
+    /// While a binding is on its way and nobody knows, its claim may be deleted.
+    fn give_up_waiting(&mut self, op: &Op) {
+        let Request::Update(object, Part::Main) = &op.request else {
+            return;
+        };
+        let claim_ref = IPAddress::from_object(object)
+            .ok()
+            .and_then(|a| a.spec.claim_ref);
+        if let Some(r) = claim_ref
+            && self.config.act_rate > 0
+            && self.rng.chance(250)
+        {
+            let key = r.key();
+            let done = self
+                .ledger
+                .delete(Who::Tenant, &key, &Preconditions::default());
+            self.say(format!("somebody gives {key} up: {}", done.is_ok()));
+        }
+    }
+
     fn apply(&mut self, op: &Op) -> Answer {
         let (who, _) = self.who(op);
-        let answer = self.ledger.execute(who, &op.request);
+        let answer = self.ledger.execute(who, op.caller, &op.request);
         let outcome = match answer.error() {
             None => "is done".to_owned(),
             Some(error) => format!("fails: {error}"),
         };
         self.log(op, &outcome);
+        if who == Who::Core {
+            self.overtake_the_first_in_line(op);
+        }
         answer
+    }
+
+    /// An address has become free, and at that moment the claim that is first in line is deleted.
+    fn overtake_the_first_in_line(&mut self, op: &Op) {
+        let Request::Update(object, Part::Status) = &op.request else {
+            return;
+        };
+        let Ok(address) = IPAddress::from_object(object) else {
+            return;
+        };
+        if address.phase() != Some(AddressPhase::Available)
+            || self.config.act_rate == 0
+            || self.calm.load(Ordering::Relaxed)
+            || !self.rng.chance(400)
+        {
+            return;
+        }
+        let oracle = self.ledger.oracle();
+        let mut line = oracle.claims.iter().filter(|(_, c)| {
+            let waits = c.phase() == Some(ClaimPhase::Pending) && !c.metadata.is_deleting();
+            let wanted = c.spec.family.families().iter().copied();
+            waits
+                && c.resolved_class() == address.spec.class_name
+                && address
+                    .ip()
+                    .is_some_and(|ip| wanted.into_iter().any(|f| f == ip.family()))
+        });
+        let (first, next) = (
+            line.next().map(|(key, _)| key.clone()),
+            line.next().is_some(),
+        );
+        drop(line);
+        drop(oracle);
+        if let Some(key) = first.filter(|_| next) {
+            let done = self
+                .ledger
+                .delete(Who::Tenant, &key, &Preconditions::default());
+            self.say(format!("somebody deletes {key}: {}", done.is_ok()));
+        }
     }
 
     fn log(&mut self, op: &Op, outcome: &str) {
@@ -211,6 +295,11 @@ impl World {
     }
 
     fn answer(&mut self, id: u64, answer: Answer) {
+        let op = self.desk.op(id);
+        let (who, _) = self.who(&op);
+        self.ledger
+            .oracle()
+            .heard(who, op.caller, &op.request, &answer);
         self.desk.set(id, State::Applied(answer));
         self.deliver(id);
     }
@@ -270,12 +359,21 @@ impl World {
         match trouble {
             Trouble::Restart => self.restart(n),
             Trouble::Pause => self.paused[n] = self.ticks + self.rng.between(20, 400) as u64,
-            Trouble::Break => self.processes[n].feeds()[f].resume(&self.ledger),
+            Trouble::Break => self.processes[n].feeds()[f].resume(),
             Trouble::Relist => self.processes[n].feeds()[f].relist(),
-            Trouble::Repeat => self.processes[n].feed_repeat(f),
+            Trouble::Repeat => {
+                let back = self.rng.below(6);
+                self.processes[n].feed_repeat(f, back);
+            }
             Trouble::Stall => {
                 let until = self.ticks + self.rng.between(20, 400) as u64;
-                self.processes[n].feeds()[f].stalled_until = until;
+                let hides = self.rng.chance(400);
+                let feed = &mut self.processes[n].feeds()[f];
+                feed.stalled_until = until;
+                if hides {
+                    // What happens meanwhile is never shown, only what it leads to.
+                    feed.relist();
+                }
             }
             Trouble::Jump => {
                 // Farther than a cool-down is allowed to take, or the world would wait for it.
@@ -286,8 +384,8 @@ impl World {
             Trouble::Compact => self.ledger.compact(),
             Trouble::Remember => {
                 for kind in Kind::ALL {
-                    let pages = self.ledger.pages(kind, self.config.page);
-                    self.old.insert(kind, pages);
+                    let page = self.ledger.first_page(kind, self.config.page);
+                    self.old.insert(kind, page);
                 }
             }
             Trouble::Resync => self.processes[n].resync(),

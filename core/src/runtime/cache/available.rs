@@ -123,6 +123,12 @@ impl Available {
         Some(place)
     }
 
+    /// What is picked: the address, for which claim, and the revision that it was written at.
+    pub(super) fn picked(&self) -> impl Iterator<Item = (&str, &Key, Option<Revision>)> {
+        let all = self.picked.iter();
+        all.map(|(name, pick)| (name.as_str(), &pick.by, pick.written))
+    }
+
     /// All that is free, for comparing with a rebuild.
     #[cfg(test)]
     pub(super) fn free(&self) -> &BTreeMap<(String, Family), BTreeSet<String>> {

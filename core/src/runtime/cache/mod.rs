@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::{Change, Work};
 use crate::api::{IPAddress, IPAddressClaim, IPAddressClass, Key, Kind, ReclaimPolicy, Timestamp};
 use crate::binding::{AddressView, ClaimView, ClassLookup, Facts, Seen, resolve};
+use crate::mutant::{Mutant, active};
 use crate::store::Revision;
 use available::Available;
 use waiting::Waiting;
@@ -68,7 +69,7 @@ impl Cache {
             |c: &Option<Arc<IPAddressClass>>| c.as_ref().map(|c| c.spec.provisioner.clone());
         // What the driver reports in the status concerns no claim.
         let mut keys = Vec::new();
-        if driver(old) != driver(new) {
+        if driver(old) != driver(new) && !active(Mutant::WakeForClassLost) {
             keys.extend(self.waiting.of_class(&key.name));
         }
         if is_default(old) != is_default(new) || (is_default(new) && driver(old) != driver(new)) {
@@ -359,11 +360,26 @@ impl Cache {
         }
     }
 
+    /// The addresses that are kept for passes: name, claim, and the revision of the write that is
+    /// still to be observed, once it is made.
+    pub fn picked(&self) -> impl Iterator<Item = (&str, &Key, Option<Revision>)> {
+        self.available.picked()
+    }
+
     /// Ends a pick: written at this revision, or not at all.
     pub fn settle_pick(&mut self, name: &str, written: Option<Revision>) -> Option<Work> {
         let current = self.addresses.get(name).map(AsRef::as_ref);
         let place = self.available.settle(name, written, current)?;
         self.waiting.wake_first(&place).map(Work::Claim)
+    }
+
+    /// Ends a pick that was not written. The claim has its turn still, and passes it on when it has had
+    /// its pass.
+    pub fn give_back(&mut self, name: &str, by: &Key) {
+        let current = self.addresses.get(name).map(AsRef::as_ref);
+        if let Some(place) = self.available.settle(name, None, current) {
+            self.waiting.keep_turn(&place, by);
+        }
     }
 
     /// A claim has had its pass. Of each class and family for which it was woken and something is
@@ -376,6 +392,9 @@ impl Cache {
     fn pass_on(&mut self, key: &Key, claim: Option<&IPAddressClaim>) -> Vec<Work> {
         let mut next = Vec::new();
         for place in self.waiting.passed(key, claim) {
+            if active(Mutant::BatonDropped) {
+                continue;
+            }
             if self.available.first(&place.0, place.1).is_some() {
                 next.extend(self.waiting.wake_after(&place, key).map(Work::Claim));
             }

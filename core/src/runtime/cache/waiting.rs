@@ -77,6 +77,11 @@ impl Waiting {
         self.wake(place, key)
     }
 
+    /// The claim counts as woken for a free address of this class and family.
+    pub(super) fn keep_turn(&mut self, place: &(String, Family), key: &Key) {
+        self.wake(place, key.clone());
+    }
+
     fn wake(&mut self, place: &(String, Family), key: Key) -> Option<Key> {
         self.leave(place, &key);
         self.woken

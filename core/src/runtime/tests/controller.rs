@@ -432,6 +432,32 @@ async fn the_view_follows_the_store_through_broken_watches_and_lost_history() {
     );
 }
 
+/// As in kube-rs#925 and #932: the queue is full, the watch waits for the queue, and the queue for the
+/// watch.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_changes_from_the_start_on_stalls_neither_watch_nor_passes() {
+    let setup = Setup::new();
+    for n in 0..500 {
+        setup.create(&format!("c{n:04}")).await;
+    }
+    let store = Arc::clone(&setup.store);
+    // Every pass over every object changes it, ten times each.
+    let bench = setup.start(move |key, number| {
+        let store = Arc::clone(&store);
+        async move {
+            let mut pass = Pass::settled();
+            if number <= 10 {
+                let revision = touch(&*store, &key, &number.to_string()).await;
+                pass.wrote.push((CLAIM, revision));
+            }
+            pass
+        }
+    });
+    bench.clock.sleep(seconds(60)).await;
+    assert!(bench.controller.is_idle());
+    assert_eq!(bench.controller.stats().passes, 500 * 11);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_on_one_thread_is_repeatable() {
     assert_eq!(rough_run().await, rough_run().await);

@@ -2,11 +2,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::token::Token;
-use super::watch::{Filter, Watchers};
+use super::watch::Watchers;
 use crate::api::{Key, Kind, Object};
 use crate::store::{
-    ListOptions, ListPage, Revision, StoreError, WatchEvent, WatchFrom, WatchOptions,
+    ContinueToken, Filter, ListOptions, ListPage, Revision, StoreError, WatchEvent, WatchFrom,
+    WatchOptions,
 };
 
 /// What is kept under a key.
@@ -193,7 +193,7 @@ impl State {
 
     /// Opens a watch and returns its number.
     pub(super) fn watch(&mut self, kind: Kind, options: &WatchOptions) -> Result<u64, StoreError> {
-        let filter = Filter::new(kind, options);
+        let filter = Filter::of_watch(kind, options);
         let mut backlog = match options.from {
             WatchFrom::Start => self.existing(&filter),
             WatchFrom::After(revision) => {
@@ -231,18 +231,12 @@ impl State {
     }
 
     pub(super) fn list(&self, kind: Kind, options: &ListOptions) -> Result<ListPage, StoreError> {
-        let token = match &options.continue_token {
-            Some(text) => Some(Token::decode(text, kind)?),
-            None => None,
-        };
+        let token = ContinueToken::of(options, kind)?;
         let revision = token
             .as_ref()
             .map_or(Revision(self.revision), |t| t.revision);
         if revision.0 > self.revision {
-            return Err(StoreError::BadRequest {
-                reason: "the continue token is from another store; list again from the start"
-                    .to_owned(),
-            });
+            return Err(ContinueToken::refused("is from another store"));
         }
         self.check_kept(revision)?;
         let filter = Filter::of_list(kind, options);
@@ -258,7 +252,7 @@ impl State {
                 continue;
             }
             if page.items.len() == limit {
-                page.continue_token = last.map(|after| Token { revision, after }.encode());
+                page.continue_token = last.map(|after| ContinueToken { revision, after }.encode());
                 break;
             }
             match stored.readable(key) {

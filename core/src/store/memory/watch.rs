@@ -8,43 +8,14 @@ use futures::Stream;
 use super::lock;
 use super::state::{After, Change, State, Stored};
 use crate::api::{Key, Kind, Object};
-use crate::store::{
-    FieldSelector, LabelSelector, ListOptions, Revision, StoreError, WatchEvent, WatchOptions,
-};
-
-/// Which objects a list or a watch is about.
-pub(super) struct Filter {
-    pub(super) kind: Kind,
-    namespace: Option<String>,
-    labels: LabelSelector,
-    fields: FieldSelector,
-}
+use crate::store::{Filter, Revision, StoreError, WatchEvent};
 
 impl Filter {
-    pub(super) fn new(kind: Kind, options: &WatchOptions) -> Filter {
-        Filter {
-            kind,
-            namespace: options.namespace.clone(),
-            labels: options.labels.clone(),
-            fields: options.fields.clone(),
-        }
-    }
-
-    pub(super) fn of_list(kind: Kind, options: &ListOptions) -> Filter {
-        Filter {
-            kind,
-            namespace: options.namespace.clone(),
-            labels: options.labels.clone(),
-            fields: options.fields.clone(),
-        }
-    }
-
     /// What cannot be read matches every selector: it might be what is looked for.
     pub(super) fn matches(&self, stored: &Stored, key: &Key) -> bool {
-        key.kind == self.kind
-            && self.namespace.as_ref().is_none_or(|n| *n == key.namespace)
+        self.covers(key)
             && match stored {
-                Stored::Object(o) => self.labels.matches(o) && self.fields.matches(o),
+                Stored::Object(o) => self.selects(o),
                 Stored::Unreadable { .. } => true,
             }
     }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ipledger_core::api::{IPAddressClaim, Key};
-use ipledger_core::net::{Family, Ip};
+use ipledger_core::api::{IPAddress, IPAddressClaim, Key};
+use ipledger_core::mutant::{Mutant, active};
+use ipledger_core::net::{Family, Ip, Occupancy};
 
-use super::{Effects, Ledger, Pick, Stand};
+use super::{Claim, Effects, Ledger, Pick, Stand};
 use crate::range::RangeKey;
 use crate::range::decide::{self, Cause, Decision, Refusal};
 use crate::range::waiting::Need;
@@ -156,19 +157,17 @@ impl Ledger {
             Some(Ok(parameters)) => {
                 let families = need.families().iter().copied();
                 let open: Vec<Family> = families.filter(|f| !claim.picks.contains_key(f)).collect();
-                let choice = |family| {
-                    decide::choose(
-                        parameters,
-                        self.holdings.occupied(),
-                        claim.object.uid(),
-                        family,
-                    )
-                };
+                let own = || Occupancy::of(self.holdings.of_class(&name).filter_map(IPAddress::ip));
+                let island = active(Mutant::ClassesAreIslands).then(own);
+                let occupied = island.as_ref().unwrap_or(self.holdings.occupied());
+                let choice =
+                    |family| decide::choose(parameters, occupied, claim.object.uid(), family);
                 let unlisted = open.iter().find(|family| !parameters.lists(**family));
-                let exhausted = open.iter().find(|family| choice(**family).is_none());
+                let exhausted = exhausted(&name, claim, &open, choice)
+                    .filter(|_| open.len() == 1 || !active(Mutant::HalfADual));
                 match (unlisted, exhausted) {
                     (Some(family), _) => refuse(Cause::FamilyUnavailable(*family)),
-                    (None, Some(family)) => refuse(Cause::Exhausted(*family)),
+                    (None, Some(family)) => refuse(Cause::Exhausted(family)),
                     (None, None) => {
                         let chosen: Vec<Ip> =
                             open.iter().filter_map(|family| choice(*family)).collect();
@@ -181,8 +180,8 @@ impl Ledger {
             }
         };
         if let Stand::Refused(refusal) = &stand {
-            if let Cause::Exhausted(_) = refusal.cause {
-                self.waiting.insert(&name, need, key.clone());
+            if let Cause::Exhausted(told) = refusal.cause {
+                self.waiting.insert(&name, need, told, key.clone());
             }
             self.release_all(key, effects);
         }
@@ -193,7 +192,7 @@ impl Ledger {
 
     /// Places those who wait for what has become free, in key order, as far as it goes.
     fn promote(&mut self, effects: &mut Effects) {
-        if effects.freed.is_empty() {
+        if effects.freed.is_empty() || active(Mutant::FreedUnheard) {
             return;
         }
         let classes: Vec<String> = self.waiting.classes().cloned().collect();
@@ -203,7 +202,33 @@ impl Ledger {
                 self.place(&key, effects);
                 effects.woken.insert(RangeKey::Claim(key));
             }
+            for key in self.told_wrong(&name, &effects.freed) {
+                self.waiting.remove(&name, &key);
+                self.place(&key, effects);
+                effects.woken.insert(RangeKey::Claim(key));
+            }
         }
+    }
+
+    /// The claims that cannot be helped and were told that a family is exhausted which no longer is:
+    /// the other one is (D6).
+    fn told_wrong(&self, class: &str, freed: &[Ip]) -> Vec<Key> {
+        let Some(Ok(parameters)) = self.classes.get(class).map(|class| &class.parameters) else {
+            return Vec::new();
+        };
+        let usable = &parameters.usable;
+        let families = Family::ALL.into_iter().filter(|family| {
+            let freed = freed.iter().filter(|ip| ip.family() == *family);
+            freed.into_iter().any(|ip| usable.contains(*ip))
+                && self
+                    .holdings
+                    .occupied()
+                    .first_free(usable, *family)
+                    .is_some()
+        });
+        families
+            .flat_map(|family| self.waiting.told(class, family))
+            .collect()
     }
 
     /// The first claim that waits for this class and can be given all that it misses, if one of
@@ -267,4 +292,24 @@ impl Ledger {
             }
         }
     }
+}
+
+/// The family to name as exhausted: the one that the claim was told already as long as that is true,
+/// so that a driver which starts later says the same; otherwise the first.
+fn exhausted(
+    class: &str,
+    claim: &Claim,
+    open: &[Family],
+    choice: impl Fn(Family) -> Option<Ip>,
+) -> Option<Family> {
+    let told = claim.object.provisioning_status();
+    let is_told = |family: Family| {
+        let refusal = Refusal {
+            class: class.to_owned(),
+            cause: Cause::Exhausted(family),
+        };
+        told.as_ref() == Some(&refusal.status())
+    };
+    let exhausted = open.iter().copied().filter(|f| choice(*f).is_none());
+    exhausted.reduce(|first, other| if is_told(other) { other } else { first })
 }

@@ -1,6 +1,8 @@
 //! Who is woken, and by what (D4, D6).
 
 use super::*;
+use crate::range::decide::{Refusal, annotated};
+use ipledger_core::api::IPAddressClaim;
 
 #[test]
 fn d4_two_classes_over_one_range_hand_out_each_ip_once_and_help_each_other() {
@@ -177,4 +179,33 @@ fn a_class_that_is_gone_or_of_another_driver_gives_nothing_and_says_nothing() {
         );
     }
     assert_eq!(created(&mut ledger, "one"), ["10.0.0.1"]);
+}
+
+#[test]
+fn d6_what_a_dual_claim_was_told_is_repeated_by_a_driver_that_starts_later_while_it_is_true() {
+    let parameters = json!({"addresses": ["10.0.0.1", "fd00::1"]});
+    let full = [
+        class("c", parameters).seen(),
+        held("10.0.0.1", "x").seen(),
+        held("fd00::1", "x").seen(),
+    ];
+    let mut dual = claim("one", ClaimFamily::Dual);
+    let of = |family| Refusal {
+        class: "c".to_owned(),
+        cause: Cause::Exhausted(family),
+    };
+    let told = |claim: &IPAddressClaim, family| annotated(claim, Some(&of(family))).unwrap();
+    dual = told(&dual, Family::V6);
+    let mut later = started(&full);
+    later.observe(&dual.seen());
+    assert_eq!(
+        refused(&mut later, "one"),
+        Some(Cause::Exhausted(Family::V6))
+    );
+    // Once it is not true any more, the other one is.
+    later.observe(&held("fd00::1", "x").gone());
+    assert_eq!(
+        refused(&mut later, "one"),
+        Some(Cause::Exhausted(Family::V4))
+    );
 }
