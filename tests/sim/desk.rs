@@ -314,6 +314,8 @@ impl Store for Client {
             max_object_bytes: 1 << 20,
             history_revisions: 0,
             shared: true,
+            names_unreadable: true,
+            selects_any_field: true,
         }
     }
 }

@@ -156,6 +156,8 @@ impl Store for Script {
             max_object_bytes: 0,
             history_revisions: 0,
             shared: false,
+            names_unreadable: true,
+            selects_any_field: true,
         }
     }
 }
