@@ -70,8 +70,8 @@ impl Inner {
                 }
                 follower.position = at;
                 follower.sync_at = Some(last);
-                let lines = follower.open().await;
-                opened = Some(lines.map_err(|failure| failure.of_read(&of_kind(kind)))?);
+                let watch = follower.open().await;
+                opened = Some(watch.map_err(|failure| failure.of_read(&of_kind(kind)))?);
             }
         }
         tokio::spawn(follower.run(existing, opened));
@@ -81,6 +81,13 @@ impl Inner {
         });
         Ok(stream.boxed())
     }
+}
+
+/// A watch of the server.
+struct Opened {
+    lines: Lines,
+    /// Whether it was opened for its bookmark.
+    short: bool,
 }
 
 struct Follower {
@@ -109,7 +116,7 @@ enum End {
 }
 
 impl Follower {
-    async fn run(mut self, existing: Option<ListPage>, opened: Option<Lines>) {
+    async fn run(mut self, existing: Option<ListPage>, opened: Option<Opened>) {
         let mut closed = self.inner.closed.subscribe();
         let queue = self.queue.clone();
         tokio::select! {
@@ -120,7 +127,7 @@ impl Follower {
         }
     }
 
-    async fn follow(&mut self, existing: Option<ListPage>, mut opened: Option<Lines>) {
+    async fn follow(&mut self, existing: Option<ListPage>, mut opened: Option<Opened>) {
         if let Some(first) = existing
             && let Err(End::Failed(e)) = self.replay(first).await
         {
@@ -131,7 +138,7 @@ impl Follower {
         loop {
             let before = self.position;
             let end = match opened.take() {
-                Some(lines) => self.read(lines).await,
+                Some(opened) => self.read(opened).await,
                 None => self.one_watch().await,
             };
             match end {
@@ -201,7 +208,7 @@ impl Follower {
             });
         }
         match self.open().await {
-            Ok(lines) => self.read(lines).await,
+            Ok(opened) => self.read(opened).await,
             Err(Failure::NotDone(reason) | Failure::Unknown(reason)) => End::Broken(reason),
             Err(failure) => match failure.of_read(&of_kind(self.kind)) {
                 // Such as a kind that is not served for a moment.
@@ -211,8 +218,9 @@ impl Follower {
         }
     }
 
-    async fn open(&self) -> Result<Lines, Failure> {
-        let lasting = if self.is_behind() { SHORT } else { LONG };
+    async fn open(&self) -> Result<Opened, Failure> {
+        let short = self.is_behind();
+        let lasting = if short { SHORT } else { LONG };
         let path = path::of_kind(self.kind, self.options.namespace.as_deref());
         let query = Query::new(path)
             .selecting(&self.options.labels, &self.options.fields)
@@ -220,11 +228,12 @@ impl Follower {
             .with("allowWatchBookmarks", "true")
             .with("resourceVersion", &self.position.to_string())
             .with("timeoutSeconds", &lasting.as_secs().to_string());
-        self.inner.lines(query.into_path()).await
+        let lines = self.inner.lines(query.into_path()).await?;
+        Ok(Opened { lines, short })
     }
 
-    async fn read(&mut self, mut lines: Lines) -> End {
-        let short = self.is_behind();
+    async fn read(&mut self, opened: Opened) -> End {
+        let Opened { mut lines, short } = opened;
         if let Err(end) = self.sync_if_reached().await {
             return end;
         }

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::backend::{Backend, Hooks};
 use crate::case::Case;
+use crate::table::{self, Outcome};
 
 const NAME: &str = "kubernetes";
 
@@ -51,8 +52,14 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     if !built {
         eprintln!("{NAME} is not built, its cases are skipped: tests/tools/build etcd {NAME}");
     }
-    let possible = cases.iter().filter(|case| !IMPOSSIBLE.contains(&case.name));
+    let (impossible, possible): (Vec<&Case>, Vec<&Case>) = cases
+        .iter()
+        .partition(|case| IMPOSSIBLE.contains(&case.name));
+    for case in impossible {
+        table::note(case.name, NAME, Outcome::Refused);
+    }
     possible
+        .into_iter()
         .map(|case| case.trial(Arc::new(Server)).with_ignored_flag(!built))
         .collect()
 }

@@ -98,10 +98,9 @@ fn main() {
         trials.extend(remote::trials::<ipledger_tests::etcd::Etcd>(&all_cases()));
         trials.extend(remote::trials::<ipledger_tests::kine::Kine>(&all_cases()));
     }
+    #[cfg(feature = "kube")]
+    trials.extend(kubernetes::trials(&all_cases()));
     let conclusion = libtest_mimic::run(&arguments, trials);
     print!("{}", table::text());
     conclusion.exit();
-    #[cfg(feature = "kube")]
-    trials.extend(kubernetes::trials(&all_cases()));
-    libtest_mimic::run(&arguments, trials).exit();
 }

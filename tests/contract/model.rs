@@ -345,7 +345,7 @@ impl Run {
         let mut possible = vec![object.clone()];
         if !applied && object.metadata.is_deleting() {
             let same = |o: &&Object| o.metadata.uid == object.metadata.uid;
-            let before = self.states.iter().filter(same).map(|o| o.clone());
+            let before = self.states.iter().filter(same).cloned();
             let before = before.filter(|o| o.revision() < object.revision());
             let before = before.max_by_key(Object::revision);
             possible.extend(before.map(|o| o.at(object.revision())));

@@ -4,6 +4,7 @@
 // A case fails by panicking, as every test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod binding;
 mod cluster;
 mod definitions;
 mod outage;
@@ -54,7 +55,7 @@ fn main() {
             run(cluster.get_or_init(|| Arc::new(Cluster::start())).clone())
         })
     });
-    let alone = [outage::cases(), roles::cases()].concat();
+    let alone = [outage::cases(), binding::cases(), roles::cases()].concat();
     let alone = alone
         .into_iter()
         .map(|(name, run)| trial(name, move || run(Cluster::start())));
