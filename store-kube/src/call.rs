@@ -23,6 +23,8 @@ pub(crate) struct Caller {
     timeout: Duration,
     /// An overloaded server has asked for quiet until then.
     quiet_until: Mutex<Option<Instant>>,
+    /// Why the last call got no answer of use, if it got none.
+    trouble: Mutex<Option<String>>,
 }
 
 impl Caller {
@@ -31,6 +33,16 @@ impl Caller {
             client,
             timeout,
             quiet_until: Mutex::new(None),
+            trouble: Mutex::new(None),
+        }
+    }
+
+    /// Whether the server answers; if not, what is wrong.
+    pub(crate) fn health(&self) -> Result<(), String> {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*trouble {
+            None => Ok(()),
+            Some(reason) => Err(format!("the API server: {reason}")),
         }
     }
 
@@ -99,9 +111,15 @@ impl Caller {
         call: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let limit = self.timeout;
-        timeout(limit, call)
+        let answer = timeout(limit, call)
             .await
-            .unwrap_or_else(|_| Err(Failure::Unknown(format!("no answer within {limit:?}"))))
+            .unwrap_or_else(|_| Err(Failure::Unknown(format!("no answer within {limit:?}"))));
+        let trouble = match &answer {
+            Ok(_) | Err(Failure::Refused(_)) => None,
+            Err(Failure::NotDone(reason) | Failure::Unknown(reason)) => Some(reason.clone()),
+        };
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        answer
     }
 
     async fn wait_for_quiet(&self) -> Result<(), Failure> {

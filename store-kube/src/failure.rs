@@ -65,7 +65,12 @@ impl Status {
     /// Whether it is this object that does not exist. A kind that is not served answers 404 as
     /// well, and that must never be taken for the absence of an object.
     pub(crate) fn is_absence_of(&self, key: &Key) -> bool {
-        let names = |d: &Details| d.name == key.name && d.kind == key.kind.plural();
+        self.is_absence_of_named(key.kind.plural(), &key.name)
+    }
+
+    /// The same for any kind, by the plural of its name.
+    pub(crate) fn is_absence_of_named(&self, kind: &str, name: &str) -> bool {
+        let names = |d: &Details| d.name == name && d.kind == kind;
         self.code == 404 && self.reason == "NotFound" && self.details.as_deref().is_some_and(names)
     }
 

@@ -28,6 +28,7 @@
 
 mod call;
 mod failure;
+mod lease;
 mod lines;
 mod list;
 mod options;
@@ -37,9 +38,11 @@ mod wire;
 mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use async_trait::async_trait;
 use ipledger_core::api::{Key, Kind, Object};
+use ipledger_core::runtime::Election;
 use ipledger_core::store::{
     Capabilities, Deletion, ListOptions, ListPage, Part, Preconditions, ReadAt, Revision, Store,
     StoreError, WatchOptions, WatchStream,
@@ -49,6 +52,7 @@ use tokio::sync::watch::Sender;
 use crate::call::Caller;
 use crate::failure::unavailable;
 
+pub use lease::LeaseOptions;
 pub use options::{Cluster, OpenError, Options};
 
 /// What the store and its watches have in common.
@@ -58,6 +62,7 @@ struct Inner {
     /// For each kind, up to where something is known to be committed, which its watches must reach.
     wanted: [Sender<Revision>; Kind::ALL.len()],
     closed: Sender<bool>,
+    writes: AtomicU64,
 }
 
 impl Inner {
@@ -92,10 +97,37 @@ impl KubeStore {
             options,
             wanted: Default::default(),
             closed: Sender::new(false),
+            writes: AtomicU64::new(0),
         };
         Ok(KubeStore {
             inner: Arc::new(inner),
         })
+    }
+
+    /// How this process stands for a lease in the same cluster.
+    pub fn election(&self, options: LeaseOptions) -> Arc<dyn Election> {
+        Arc::new(lease::Candidate::new(Arc::clone(&self.inner), options))
+    }
+
+    /// Whether the API server answered the last call; if not, what is wrong.
+    ///
+    /// # Errors
+    /// What is wrong, for people.
+    pub fn health(&self) -> Result<(), String> {
+        self.inner.caller.health()
+    }
+
+    /// Writes of objects that were answered with success since the store was opened.
+    pub fn writes(&self) -> u64 {
+        self.inner.writes.load(Relaxed)
+    }
+
+    /// Counts a write if it was done.
+    fn counted<T>(&self, written: Result<T, StoreError>) -> Result<T, StoreError> {
+        if written.is_ok() {
+            self.inner.writes.fetch_add(1, Relaxed);
+        }
+        written
     }
 
     /// Ends the watches; later calls get `Unavailable`.
@@ -131,12 +163,12 @@ impl Store for KubeStore {
 
     async fn create(&self, object: Object) -> Result<Object, StoreError> {
         self.check_open()?;
-        self.inner.create(object).await
+        self.counted(self.inner.create(object).await)
     }
 
     async fn update(&self, object: Object, part: Part) -> Result<Object, StoreError> {
         self.check_open()?;
-        self.inner.update(object, part).await
+        self.counted(self.inner.update(object, part).await)
     }
 
     async fn delete(
@@ -145,7 +177,7 @@ impl Store for KubeStore {
         preconditions: &Preconditions,
     ) -> Result<Deletion, StoreError> {
         self.check_open()?;
-        self.inner.delete(key, preconditions).await
+        self.counted(self.inner.delete(key, preconditions).await)
     }
 
     async fn watch(&self, kind: Kind, options: &WatchOptions) -> Result<WatchStream, StoreError> {
@@ -172,6 +204,7 @@ impl Store for KubeStore {
             max_object_bytes: self.inner.options.max_object_bytes,
             history_revisions: 0,
             shared: true,
+            // Those of `election` are the program's: nothing of the ledger hangs on one.
             leases: false,
             names_unreadable: false,
             selects_any_field: false,

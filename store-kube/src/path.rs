@@ -30,6 +30,13 @@ pub(crate) fn of_object(key: &Key) -> Option<String> {
     Some(format!("{collection}/{}", encoded(&key.name)))
 }
 
+/// The path of a lease, or of those of a namespace.
+pub(crate) fn of_lease(namespace: &str, name: Option<&str>) -> String {
+    let name = name.map_or_else(String::new, |name| format!("/{}", encoded(name)));
+    let namespace = encoded(namespace);
+    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases{name}")
+}
+
 /// A query under construction.
 pub(crate) struct Query(String);
 

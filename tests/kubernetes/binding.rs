@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use ipledger_tests::kubernetes::ADMIN;
-use ipledger_tests::process::Process;
-use ipledger_tests::program::{PATIENCE, binary};
+use ipledger_tests::program::{PATIENCE, Server};
 use serde_json::{Value, json};
 
 use crate::cases;
 use crate::cluster::{Cluster, TEAM, claim};
+use crate::controllers;
 
 cases![Alone:
     claims_are_bound_shown_and_given_back,
@@ -20,33 +20,25 @@ const QUICKSTART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/quick
 
 /// The controllers at work; they are gone when this is.
 struct Controllers {
-    _folder: tempfile::TempDir,
-    _processes: Vec<Process>,
+    _servers: Vec<Server>,
 }
 
 impl Controllers {
     /// So many of each.
     fn start(cluster: &Cluster, each: usize) -> Controllers {
-        let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = cluster.kubeconfig(ADMIN).display().to_string();
-        let mut processes = Vec::new();
-        for number in 0..each {
+        let kubeconfig = cluster.kubeconfig(ADMIN);
+        let mut servers = Vec::new();
+        for _ in 0..each {
             for command in [&["controller"][..], &["driver", "range"]] {
-                let mut arguments: Vec<String> = command.iter().map(|&c| c.into()).collect();
-                arguments.extend(["--kubeconfig".to_owned(), kubeconfig.clone()]);
-                let log = folder.path().join(format!("{}-{number}", command[0]));
-                processes.push(Process::start(&binary(), &arguments, &log));
+                servers.push(controllers::start(&kubeconfig, command));
             }
         }
-        Controllers {
-            _folder: folder,
-            _processes: processes,
-        }
+        Controllers { _servers: servers }
     }
 }
 
 /// Waits until it holds.
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < end, "{what}");
@@ -54,13 +46,13 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn items(cluster: &Cluster, kind: &str) -> Vec<Value> {
+pub(crate) fn items(cluster: &Cluster, kind: &str) -> Vec<Value> {
     let list: Value =
         serde_json::from_str(&cluster.ctl(&["get", kind, "-A", "-o", "json"])).unwrap();
     list["items"].as_array().unwrap().clone()
 }
 
-fn apply_quickstart(cluster: &Cluster) {
+pub(crate) fn apply_quickstart(cluster: &Cluster) {
     cluster.ctl(&["apply", "-f", QUICKSTART]);
 }
 

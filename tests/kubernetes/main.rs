@@ -6,6 +6,7 @@
 
 mod binding;
 mod cluster;
+mod controllers;
 mod definitions;
 mod outage;
 mod roles;
@@ -55,7 +56,13 @@ fn main() {
             run(cluster.get_or_init(|| Arc::new(Cluster::start())).clone())
         })
     });
-    let alone = [outage::cases(), binding::cases(), roles::cases()].concat();
+    let alone = [
+        outage::cases(),
+        binding::cases(),
+        controllers::cases(),
+        roles::cases(),
+    ]
+    .concat();
     let alone = alone
         .into_iter()
         .map(|(name, run)| trial(name, move || run(Cluster::start())));

@@ -23,8 +23,8 @@ cases![Alone:
 ];
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart/ipledger");
-const RELEASE: &str = "ledger";
-const SYSTEM: &str = "ipledger-system";
+pub(crate) const RELEASE: &str = "ledger";
+pub(crate) const SYSTEM: &str = "ipledger-system";
 
 async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
     let actors = Actors::of(&cluster);
@@ -117,6 +117,14 @@ fn helm(cluster: &Cluster) -> Command {
     command
 }
 
+/// The chart as it is, on a cluster that has the definitions.
+pub(crate) fn install(cluster: &Cluster) {
+    cluster.ctl(&["create", "namespace", SYSTEM]);
+    let mut install = helm(cluster);
+    install.args(["install", RELEASE, CHART, "-n", SYSTEM]);
+    succeed(install.args(["--set", "crds.install=false"]));
+}
+
 /// The accounts of the chart, a tenant with the chart's role for it, and an administrator of addresses.
 struct Actors<'a> {
     cluster: &'a Cluster,
@@ -127,17 +135,7 @@ struct Actors<'a> {
 
 impl<'a> Actors<'a> {
     fn of(cluster: &'a Cluster) -> Actors<'a> {
-        cluster.ctl(&["create", "namespace", SYSTEM]);
-        let install = [
-            "install",
-            RELEASE,
-            CHART,
-            "-n",
-            SYSTEM,
-            "--set",
-            "crds.install=false",
-        ];
-        succeed(helm(cluster).args(install));
+        install(cluster);
         let of_chart = |name: &str| format!("{SYSTEM}:{RELEASE}:{name}");
         for (name, role) in [
             ("claims", of_chart("claims-edit")),

@@ -219,7 +219,7 @@ fn undecided(
         .or_else(|| {
             let mut pre_bound = of_family().filter(|a| holder_uid(a).is_empty() && serves(a, uid));
             match active(Mutant::CompletesAnother) {
-                true => pre_bound.last(),
+                true => pre_bound.next_back(),
                 false => pre_bound.next(),
             }
         });

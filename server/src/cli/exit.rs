@@ -32,6 +32,9 @@ pub enum Exit {
     Unauthorised = 7,
     /// The server or its store cannot be reached or cannot work now.
     Unavailable = 8,
+    /// Objects hold finalizers that only running controllers remove.
+    #[cfg(feature = "kube")]
+    Held = 10,
     /// A second signal ended the process at once.
     Interrupted = 130,
 }
@@ -62,10 +65,6 @@ pub(crate) enum CliError {
     /// The server cannot start or go on.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// A controller cannot start or go on.
-    #[cfg(feature = "kube")]
-    #[error(transparent)]
-    Controller(#[from] crate::kubernetes::RunError),
     /// A ledger file cannot be read, copied or written.
     #[error("{message}")]
     Ledger {
@@ -90,8 +89,6 @@ impl CliError {
             CliError::Client(e) | CliError::Object { error: e, .. } => client_exit(e),
             CliError::TimeOut(_) => Exit::TimeOut,
             CliError::Serve(e) => e.exit(),
-            #[cfg(feature = "kube")]
-            CliError::Controller(e) => e.exit(),
             CliError::Ledger { exit, .. } => *exit,
             CliError::Output(_) => Exit::Other,
             CliError::Reported(exit) => *exit,
@@ -108,8 +105,6 @@ impl CliError {
             CliError::TimeOut(_) => (504, "Timeout"),
             CliError::Ledger { exit, .. } if *exit == Exit::Conflict => (409, "Conflict"),
             CliError::Ledger { .. } => (503, "ServiceUnavailable"),
-            #[cfg(feature = "kube")]
-            CliError::Controller(_) => (500, "InternalError"),
             CliError::Serve(_) | CliError::Output(_) | CliError::Reported(_) => {
                 (500, "InternalError")
             }

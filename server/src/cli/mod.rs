@@ -9,7 +9,7 @@
 //! | which exit code? | `exit.rs` |
 //! | what does `serve` print? | `serve.rs`, `live.rs` |
 //! | how is a ledger saved, moved, measured? | `backup.rs`, `export.rs`, `import.rs`, `bench.rs` |
-//! | what runs against Kubernetes, and what does that need? | `controller.rs`, `crds.rs` |
+//! | what runs against Kubernetes, and what does that need? | `controller.rs`, `crds.rs`, `uninstall.rs` |
 //! | how is a server asked? | `client.rs`, `follow.rs` |
 
 mod apply;
@@ -37,6 +37,8 @@ mod output;
 mod serve;
 mod table;
 mod target;
+#[cfg(feature = "kube")]
+mod uninstall;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -143,6 +145,10 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
         Command::Driver {
             which: args::Driver::Range(args),
         } => controller::run(Component::RangeDriver, args, terminal).await,
+        #[cfg(feature = "kube")]
+        Command::Uninstall { check: _, cluster } => {
+            uninstall::check(cluster.into(), terminal).await
+        }
         Command::Get(args) => {
             let request = get::Request {
                 target: target::target(&args.kind, args.name.as_deref(), namespace)?,
