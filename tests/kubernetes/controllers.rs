@@ -36,7 +36,7 @@ pub(crate) fn start(kubeconfig: &Path, arguments: &[&str]) -> Server {
 fn leads(server: &Server) -> bool {
     let text = http::text(server.address(), "/metrics").unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(text.contains("\nipledger_store_requests_total{"), "{text}");
+    assert!(text.contains("# TYPE ipledger_store_requests_total"), "{text}");
     match lines
         .iter()
         .find_map(|l| l.strip_prefix("ipledger_leader "))
@@ -136,7 +136,9 @@ async fn the_accounts_of_the_chart_may_do_all_that_they_must(cluster: Cluster) {
     let driver = driver.split("token: ").nth(1).unwrap();
     let driver = driver.split_whitespace().next().unwrap();
     eventually("the policies are in force", || {
-        let mut forged = address("ip-192-0-2-99", json!({"address": "192.0.2.99"}));
+        let spec = json!({"address": "192.0.2.99", "className": "goes",
+            "reclaimPolicy": "Delete", "source": {"fromClass": {}}});
+        let mut forged = address("ip-192-0-2-99", spec);
         forged["metadata"]["annotations"] = json!({"local.sdn.cozystack.io/parked-for": "x"});
         let create = ["create", "--dry-run=server", "--token", driver];
         let (taken, said) = cluster.send(&create, &forged);
@@ -167,7 +169,7 @@ async fn the_accounts_of_the_chart_may_do_all_that_they_must(cluster: Cluster) {
     assert_eq!(held.status.code(), Some(10), "{held:?}");
     let told = String::from_utf8_lossy(&held.stdout);
     for line in [
-        "ipaddressclaim/team-a/goes: local.sdn.cozystack.io/claim-protection (the binding core)",
+        "IPAddressClaim team-a/goes: local.sdn.cozystack.io/claim-protection (the binding core)",
         "local.sdn.cozystack.io/address-protection (the binding core)",
         "range.drivers.local.sdn.cozystack.io/teardown (the range driver)",
     ] {

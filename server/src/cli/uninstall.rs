@@ -97,7 +97,7 @@ mod tests {
         let told = of(&[ADDRESS_PROTECTION, range::FINALIZER, "lb.example.org/x"]).unwrap();
         assert_eq!(
             told,
-            "ipaddress/ip-192-0-2-1: local.sdn.cozystack.io/address-protection (the binding core), \
+            "IPAddress ip-192-0-2-1: local.sdn.cozystack.io/address-protection (the binding core), \
              range.drivers.local.sdn.cozystack.io/teardown (the range driver), \
              lb.example.org/x (the driver or program lb.example.org)"
         );
