@@ -36,7 +36,10 @@ pub(crate) fn start(kubeconfig: &Path, arguments: &[&str]) -> Server {
 fn leads(server: &Server) -> bool {
     let text = http::text(server.address(), "/metrics").unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(text.contains("# TYPE ipledger_store_requests_total"), "{text}");
+    assert!(
+        text.contains("# TYPE ipledger_store_requests_total"),
+        "{text}"
+    );
     match lines
         .iter()
         .find_map(|l| l.strip_prefix("ipledger_leader "))

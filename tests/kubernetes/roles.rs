@@ -1,6 +1,7 @@
 //! Who may write what, with the accounts, roles and policies of the chart: each forbidden write is
 //! tried and refused with a message, each allowed one is taken.
 
+use std::path::Path;
 use std::process::Command;
 
 use ipledger_tests::kubernetes::{NOBODY, succeed};
@@ -20,6 +21,7 @@ use crate::cluster::{Cluster, TEAM, address, claim, class};
 cases![Alone:
     every_write_is_left_to_whom_it_belongs,
     a_value_that_the_chart_does_not_know_is_refused,
+    the_rendered_chart_is_the_chart_and_can_be_applied,
 ];
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart/ipledger");
@@ -96,6 +98,29 @@ async fn a_value_that_the_chart_does_not_know_is_refused(cluster: Cluster) {
         "{said}"
     );
     succeed(helm(&cluster).args(["lint", "--strict", CHART]));
+}
+
+async fn the_rendered_chart_is_the_chart_and_can_be_applied(cluster: Cluster) {
+    let rendered = Path::new(CHART).join("../../manifests/ipledger.yaml");
+    let now = succeed(helm(&cluster).args(["template", "ipledger", CHART, "-n", SYSTEM]));
+    let kept = std::fs::read_to_string(&rendered).unwrap();
+    assert!(
+        kept == now,
+        "run: helm template ipledger deploy/chart/ipledger -n {SYSTEM} >deploy/manifests/ipledger.yaml"
+    );
+    cluster.ctl(&["create", "namespace", SYSTEM]);
+    cluster.apply(&kept);
+    let monitored = [
+        "metrics.prometheusRule.enabled=true",
+        "metrics.serviceMonitor.enabled=true",
+    ];
+    let mut monitored = monitored.map(|value| ["--set", value]).concat();
+    monitored.extend(["template", "ipledger", CHART]);
+    let rules = succeed(helm(&cluster).args(monitored));
+    for controller in ["binding_core", "range_driver"] {
+        let expression = format!("synced{{controller=\"{controller}\"}} == 1)");
+        assert!(rules.contains(&expression), "{rules}");
+    }
 }
 
 fn helm(cluster: &Cluster) -> Command {
