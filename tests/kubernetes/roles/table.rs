@@ -75,7 +75,7 @@ pub(super) fn claims() -> Vec<Row> {
     let stamp = "is written by the binding core alone";
     let said = "is written by drivers alone";
     let held = "is added and removed by the binding core alone";
-    let status = "cannot update resource \"ipaddressclaims/status\"";
+    let status = "cannot patch resource \"ipaddressclaims/status\"";
     vec![
         yes(Tenant, NewClaim, "one of a class that may be used", |_| {}),
         yes(
@@ -473,7 +473,7 @@ pub(super) fn classes() -> Vec<Row> {
             ClassStatus,
             "capacity",
             |c| c["status"] = json!({"outOfRange": ["x"]}),
-            "cannot update resource \"ipaddressclasses/status\"",
+            "cannot patch resource \"ipaddressclasses/status\"",
         ),
     ]
 }
