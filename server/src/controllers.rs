@@ -1,4 +1,4 @@
-//! The controllers of a server, and when they work: always, or only while this server leads.
+//! The controllers of a process, and when they work: always, or only while this server leads.
 //!
 //! # Guarantees
 //! * A server that no longer leads cuts its controllers off at once, as a crash would, and begins anew
@@ -17,8 +17,32 @@ use ipledger_drivers::range::RangeDriver;
 
 use crate::metrics::{Metrics, Role};
 
+/// A controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// The binding core.
+    BindingCore,
+    /// The driver that hands out addresses of ranges.
+    RangeDriver,
+}
+
+impl Component {
+    /// Those of a server that is a whole ledger.
+    pub(crate) const ALL: &'static [Component] = &[Component::BindingCore, Component::RangeDriver];
+
+    /// Its name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Component::BindingCore => "binding core",
+            Component::RangeDriver => "range driver",
+        }
+    }
+}
+
 /// What the controllers work on.
 pub(crate) struct Controllers {
+    /// Which of them there are.
+    pub(crate) components: &'static [Component],
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
@@ -69,6 +93,30 @@ impl Controllers {
     where
         F: Future<Output = ()> + Send,
     {
+        let core = self.has(Component::BindingCore).then(|| self.core());
+        let driver = self.has(Component::RangeDriver).then(|| self.driver());
+        self.metrics.set_role(Role::Leads);
+        let core = async {
+            match core {
+                Some(core) => core.run(stopped()).await,
+                None => Ok(()),
+            }
+        };
+        let driver = async {
+            match driver {
+                Some(driver) => driver.run(stopped()).await,
+                None => Ok(()),
+            }
+        };
+        let ended = tokio::try_join!(core, driver);
+        ended.map(|((), ())| ()).map_err(|e| e.to_string())
+    }
+
+    fn has(&self, component: Component) -> bool {
+        self.components.contains(&component)
+    }
+
+    fn core(&self) -> Arc<Controller<Binder>> {
         let progress = Progress::new();
         let binder = Arc::new(Binder::new(
             Arc::clone(&self.store),
@@ -79,25 +127,26 @@ impl Controllers {
         ));
         let writes = Arc::clone(&binder);
         self.metrics.set_core(move || writes.writes());
-        let core = self.controller("binding core", binder, progress);
+        self.controller(Component::BindingCore, binder, progress)
+    }
+
+    fn driver(&self) -> Arc<Controller<RangeDriver>> {
         let driver = Arc::new(RangeDriver::new(
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
         ));
         let classes = Arc::clone(&driver);
         self.metrics.set_capacity(move || classes.capacity());
-        let driver = self.controller("range driver", driver, Progress::new());
-        self.metrics.set_role(Role::Leads);
-        let ended = tokio::try_join!(core.run(stopped()), driver.run(stopped()));
-        ended.map(|((), ())| ()).map_err(|e| e.to_string())
+        self.controller(Component::RangeDriver, driver, Progress::new())
     }
 
     fn controller<R: Reconciler>(
         &self,
-        name: &'static str,
+        component: Component,
         reconciler: Arc<R>,
         progress: Progress,
     ) -> Arc<Controller<R>> {
+        let name = component.name();
         let controller = Controller::new(
             name,
             Arc::clone(&self.store),

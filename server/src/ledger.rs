@@ -61,6 +61,10 @@ pub enum LedgerError {
     #[cfg(feature = "etcd")]
     #[error(transparent)]
     Etcd(#[from] ipledger_store_etcd::OpenError),
+    /// The Kubernetes cluster is not configured, or in a way that cannot be used.
+    #[cfg(feature = "kube")]
+    #[error(transparent)]
+    Cluster(#[from] ipledger_store_kube::OpenError),
     /// What was said about the store cannot be used.
     #[error("{0}")]
     BadOption(String),
@@ -90,6 +94,8 @@ impl LedgerError {
     pub fn exit(&self) -> Exit {
         match self {
             LedgerError::BadOption(_) => Exit::Usage,
+            #[cfg(feature = "kube")]
+            LedgerError::Cluster(_) => Exit::Usage,
             #[cfg(feature = "etcd")]
             LedgerError::Etcd(e) => etcd::exit(e),
             LedgerError::File(_) | LedgerError::Importing { .. } | LedgerError::Store { .. } => {
@@ -122,6 +128,8 @@ pub(crate) enum Ledger {
     File(Arc<SqliteStore>),
     #[cfg(feature = "etcd")]
     Etcd(Arc<ipledger_store_etcd::EtcdStore>),
+    #[cfg(feature = "kube")]
+    Kubernetes(Arc<ipledger_store_kube::KubeStore>),
 }
 
 impl Ledger {
@@ -144,6 +152,8 @@ impl Ledger {
             Ledger::File(store) => Arc::clone(store) as _,
             #[cfg(feature = "etcd")]
             Ledger::Etcd(store) => Arc::clone(store) as _,
+            #[cfg(feature = "kube")]
+            Ledger::Kubernetes(store) => Arc::clone(store) as _,
         }
     }
 
@@ -156,6 +166,9 @@ impl Ledger {
             }
             #[cfg(feature = "etcd")]
             Ledger::Etcd(store) => Some(store.election(name)),
+            // Each controller has a lease of its own there, if any.
+            #[cfg(feature = "kube")]
+            Ledger::Kubernetes(_) => None,
         }
     }
 
@@ -165,6 +178,8 @@ impl Ledger {
             Ledger::File(store) => store.health(),
             #[cfg(feature = "etcd")]
             Ledger::Etcd(store) => store.health(),
+            #[cfg(feature = "kube")]
+            Ledger::Kubernetes(store) => store.health(),
         }
     }
 
@@ -185,6 +200,11 @@ impl Ledger {
                 writes: store.writes(),
                 file: None,
             },
+            #[cfg(feature = "kube")]
+            Ledger::Kubernetes(store) => LedgerStats {
+                writes: store.writes(),
+                file: None,
+            },
         }
     }
 
@@ -194,6 +214,11 @@ impl Ledger {
             Ledger::File(store) => store.close().await,
             #[cfg(feature = "etcd")]
             Ledger::Etcd(store) => {
+                store.close();
+                Ok(())
+            }
+            #[cfg(feature = "kube")]
+            Ledger::Kubernetes(store) => {
                 store.close();
                 Ok(())
             }
@@ -214,10 +239,14 @@ pub(crate) fn not_built() -> LedgerError {
 /// The name of this server among those of its ledger, if it was given none: what is true of one process
 /// at a time on one machine.
 pub(crate) fn default_name(listen: impl fmt::Display) -> String {
+    format!("{}/{listen}", host_name())
+}
+
+/// The name of this machine; in a container that of the container.
+pub(crate) fn host_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
-    let host = if host.is_empty() { "server" } else { host };
-    format!("{host}/{listen}")
+    if host.is_empty() { "server" } else { host }.to_owned()
 }
 
 #[cfg(test)]

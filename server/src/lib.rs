@@ -5,6 +5,8 @@ pub mod api;
 pub mod cli;
 pub mod clock;
 mod controllers;
+#[cfg(feature = "kube")]
+pub mod kubernetes;
 pub mod ledger;
 mod metrics;
 pub mod serve;

@@ -12,8 +12,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use futures::FutureExt;
-use ipledger_core::runtime::{Clock, MeteredStore};
+use ipledger_core::runtime::{Clock, Election, MeteredStore};
 use ipledger_core::store::StoreError;
 use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
@@ -23,7 +24,7 @@ use tokio::time::timeout;
 use crate::api::{self, ApiState};
 use crate::cli::Exit;
 use crate::clock::SystemClock;
-use crate::controllers::Controllers;
+use crate::controllers::{Component, Controllers};
 use crate::ledger::{Ledger, LedgerError, Location, default_name};
 use crate::metrics::Metrics;
 
@@ -85,7 +86,7 @@ pub enum ServeError {
 fn bind_advice(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            "another program listens there, perhaps another `ipledger serve`; stop it or choose \
+            "another program listens there, perhaps another `ipledger`; stop it or choose \
              another port with --listen"
                 .to_owned()
         }
@@ -147,13 +148,21 @@ impl Server {
         if !listen.ip().is_loopback() {
             return Err(ServeError::NotLoopback { listen });
         }
-        let failed = |source| ServeError::Bind { listen, source };
-        let listener = TcpListener::bind(listen).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let (listener, address) = bind(listen).await?;
         let ledger = Ledger::open(&options.ledger).await?;
+        let mut server = Server::new(address, ledger);
+        let name = options.name.clone();
+        let name = name.unwrap_or_else(|| default_name(address));
+        server.start_controllers(Component::ALL, server.ledger.election(&name));
+        server.start_api(listener, api::router);
+        Ok(server)
+    }
+
+    /// One whose parts are still to be started.
+    pub(crate) fn new(address: SocketAddr, ledger: Ledger) -> Server {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = MeteredStore::new(ledger.store(), Arc::clone(&clock));
-        let mut server = Server {
+        Server {
             address,
             metrics: Arc::new(Metrics::new(ledger.clone(), store.clone())),
             ledger,
@@ -161,11 +170,7 @@ impl Server {
             clock,
             stop: flag::channel(false).0,
             parts: JoinSet::new(),
-        };
-        let name = options.name.clone();
-        server.start_controllers(&name.unwrap_or_else(|| default_name(address)));
-        server.start_api(listener);
-        Ok(server)
+        }
     }
 
     /// Where the server listens.
@@ -196,13 +201,13 @@ impl Server {
         }
     }
 
-    fn start_api(&mut self, listener: TcpListener) {
+    pub(crate) fn start_api(&mut self, listener: TcpListener, routes: fn(ApiState) -> Router) {
         let (ready, metrics) = (Arc::clone(&self.metrics), Arc::clone(&self.metrics));
         let state = ApiState::new(Arc::new(self.store.clone()))
             .with_ready(move || ready.ready())
             .with_metrics(move || metrics.text())
             .with_stop(self.stop.subscribe());
-        let server = axum::serve(listener, api::router(state))
+        let server = axum::serve(listener, routes(state))
             .with_graceful_shutdown(stopped(self.stop.subscribe()));
         self.spawn(
             "API",
@@ -210,12 +215,17 @@ impl Server {
         );
     }
 
-    fn start_controllers(&mut self, name: &str) {
+    pub(crate) fn start_controllers(
+        &mut self,
+        components: &'static [Component],
+        election: Option<Arc<dyn Election>>,
+    ) {
         let controllers = Controllers {
+            components,
             store: Arc::new(self.store.clone()),
             clock: Arc::clone(&self.clock),
             metrics: Arc::clone(&self.metrics),
-            election: self.ledger.election(name),
+            election,
         };
         let stop = self.stop.subscribe();
         let stopped = move || stopped(stop.clone());
@@ -278,6 +288,14 @@ impl Server {
         let closed = self.ledger.close().await.map_err(ServeError::Close);
         result.and(closed)
     }
+}
+
+/// Listens; port 0 takes a free one.
+pub(crate) async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let failed = |source| ServeError::Bind { listen, source };
+    let listener = TcpListener::bind(listen).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
 }
 
 /// Ready once the server is to stop.

@@ -287,6 +287,8 @@ impl Store for EtcdStore {
             shared: true,
             // kine refuses to keep a lease alive.
             leases: self.inner.server == Server::Etcd,
+            names_unreadable: true,
+            selects_any_field: true,
         }
     }
 }

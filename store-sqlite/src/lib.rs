@@ -244,6 +244,8 @@ impl Store for SqliteStore {
             history_revisions: self.shared.options.history_min_revisions,
             shared: true,
             leases: false,
+            names_unreadable: true,
+            selects_any_field: true,
         }
     }
 }

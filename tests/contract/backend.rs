@@ -38,10 +38,13 @@ pub(crate) trait Hooks: Send + Sync {
     async fn break_watches(&mut self);
 
     /// Makes the stored form of an existing object unreadable, behind the back of the store.
-    async fn damage(&self, key: &Key);
+    async fn damage(&self, key: &Key) -> Option<()>;
 
     /// Another client of the same ledger, as from another process.
     async fn second_client(&self) -> Option<Arc<dyn Store>>;
+
+    /// Writes something that is not in the ledger, as somebody always does where a store is shared.
+    async fn stir(&self) {}
 
     /// Stops the ledger and opens it again from what it kept.
     async fn restart(&mut self) -> Option<()>;
@@ -96,8 +99,19 @@ impl Ledger {
         self.store = self.hooks.store();
     }
 
-    pub(crate) async fn damage(&self, key: &Key) {
-        self.hooks.damage(key).await;
+    /// Makes an object unreadable; `false` if the backend says that it cannot name such a one.
+    pub(crate) async fn damage(&self, key: &Key) -> bool {
+        let damaged = self.hooks.damage(key).await.is_some();
+        assert_eq!(
+            damaged,
+            self.capabilities().names_unreadable,
+            "what is damaged must be named, and only that"
+        );
+        damaged
+    }
+
+    pub(crate) async fn stir(&self) {
+        self.hooks.stir().await;
     }
 
     /// Another client; `None` if the backend says that it is not shared.

@@ -333,8 +333,9 @@ impl Hooks for BrokenHooks {
         self.inner.break_watches();
     }
 
-    async fn damage(&self, key: &Key) {
+    async fn damage(&self, key: &Key) -> Option<()> {
         self.inner.inject_unreadable(key, "damaged by the suite");
+        Some(())
     }
 
     async fn second_client(&self) -> Option<Arc<dyn Store>> {

@@ -24,9 +24,10 @@ cases![
     all_objects_unreadable_is_still_a_list,
 ];
 
-async fn damaged(l: &Ledger) {
+/// `a`, `c` and an unreadable `bad`; `false` if the backend cannot name such a one.
+async fn damaged(l: &Ledger) -> bool {
     create_claims(&*l.store, &["a", "bad", "c"]).await;
-    l.damage(&key("bad")).await;
+    l.damage(&key("bad")).await
 }
 
 fn corrupt_key(error: &StoreError) -> Key {
@@ -37,7 +38,9 @@ fn corrupt_key(error: &StoreError) -> Key {
 }
 
 async fn reading_an_unreadable_object_is_corrupt_and_names_it(l: Ledger) {
-    damaged(&l).await;
+    if !damaged(&l).await {
+        return;
+    }
     let e = l.store.get(&key("bad"), ReadAt::Latest).await.unwrap_err();
     assert_eq!(corrupt_key(&e), key("bad"));
     assert_eq!(e.class(), ErrorClass::Permanent);
@@ -45,7 +48,9 @@ async fn reading_an_unreadable_object_is_corrupt_and_names_it(l: Ledger) {
 }
 
 async fn a_list_names_the_unreadable_object_and_has_all_others(l: Ledger) {
-    damaged(&l).await;
+    if !damaged(&l).await {
+        return;
+    }
     let page = list_claims(&*l.store).await;
     assert_eq!(names(&page.items), ["a", "c"]);
     assert_eq!(
@@ -57,7 +62,9 @@ async fn a_list_names_the_unreadable_object_and_has_all_others(l: Ledger) {
 async fn pages_go_past_an_unreadable_object_and_name_it_once(l: Ledger) {
     create_claims(&*l.store, &["a", "b", "c", "d", "e"]).await;
     for name in ["a", "c", "e"] {
-        l.damage(&key(name)).await;
+        if !l.damage(&key(name)).await {
+            return;
+        }
     }
     for limit in 1..=3 {
         let mut options = ListOptions {
@@ -80,7 +87,9 @@ async fn pages_go_past_an_unreadable_object_and_name_it_once(l: Ledger) {
 }
 
 async fn a_watch_from_the_start_names_the_unreadable_object_and_brings_all_others(l: Ledger) {
-    damaged(&l).await;
+    if !damaged(&l).await {
+        return;
+    }
     let mut reader = Reader::claims(&*l.store, WatchFrom::Start).await;
     let mut told = told(&reader.synced().await.0);
     told.sort();
@@ -90,7 +99,9 @@ async fn a_watch_from_the_start_names_the_unreadable_object_and_brings_all_other
 async fn an_open_watch_goes_on_past_an_unreadable_object(l: Ledger) {
     create_claims(&*l.store, &["a", "bad"]).await;
     let mut reader = Reader::claims_from_now(&*l.store).await;
-    l.damage(&key("bad")).await;
+    if !l.damage(&key("bad")).await {
+        return;
+    }
     let last = create(&*l.store, claim("c")).await;
     let told = told(&reader.reach(revision(&last)).await);
     // A backend that is damaged from below cannot know it, so it may be silent about `bad`.
@@ -102,7 +113,9 @@ async fn an_open_watch_goes_on_past_an_unreadable_object(l: Ledger) {
 
 async fn an_unreadable_object_cannot_be_updated(l: Ledger) {
     let created = create(&*l.store, claim("bad")).await;
-    l.damage(&key("bad")).await;
+    if !l.damage(&key("bad")).await {
+        return;
+    }
     for part in [Part::Main, Part::Status] {
         let e = l
             .store
@@ -113,12 +126,16 @@ async fn an_unreadable_object_cannot_be_updated(l: Ledger) {
 }
 
 async fn an_unreadable_object_still_holds_its_name(l: Ledger) {
-    damaged(&l).await;
+    if !damaged(&l).await {
+        return;
+    }
     assert_fails!(l.store.create(claim("bad")).await, AlreadyExists);
 }
 
 async fn an_unreadable_object_can_be_deleted_and_created_anew(l: Ledger) {
-    damaged(&l).await;
+    if !damaged(&l).await {
+        return;
+    }
     match l
         .store
         .delete(&key("bad"), &Preconditions::default())
@@ -136,7 +153,9 @@ async fn an_unreadable_object_can_be_deleted_and_created_anew(l: Ledger) {
 }
 
 async fn a_watch_hears_that_an_unreadable_object_was_deleted(l: Ledger) {
-    damaged(&l).await;
+    if !damaged(&l).await {
+        return;
+    }
     let mut reader = Reader::claims(&*l.store, WatchFrom::Start).await;
     reader.synced().await;
     let gone = delete(&*l.store, &key("bad")).await;
@@ -150,8 +169,12 @@ async fn a_watch_hears_that_an_unreadable_object_was_deleted(l: Ledger) {
 
 async fn all_objects_unreadable_is_still_a_list(l: Ledger) {
     create_claims(&*l.store, &["a", "b"]).await;
-    l.damage(&key("a")).await;
-    l.damage(&key("b")).await;
+    if !l.damage(&key("a")).await {
+        return;
+    }
+    if !l.damage(&key("b")).await {
+        return;
+    }
     let page = list_claims(&*l.store).await;
     assert_eq!((page.items.len(), page.corrupt.len()), (0, 2));
     assert_eq!(page.continue_token, None);

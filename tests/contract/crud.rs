@@ -32,6 +32,7 @@ cases![
     fields_that_nobody_knows_survive_at_every_level,
     text_survives_exactly,
     numbers_survive_exactly,
+    numbers_of_64_bits_without_sign_survive_exactly,
     an_object_without_spec_is_possible,
     a_read_at_a_revision_that_is_reached_answers,
     a_read_at_a_future_revision_is_unavailable_and_never_not_found,
@@ -242,7 +243,8 @@ async fn a_refused_create_leaves_nothing_behind(l: Ledger) {
 
 async fn fields_that_nobody_knows_survive_at_every_level(l: Ledger) {
     let mut value = claim("web").to_value();
-    value["metadata"]["ownerReferences"] = json!([{"kind": "Service", "uid": "x"}]);
+    value["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": "x"}]);
     value["spec"]["future"] = json!({"deep": [{"a": null}, [], {}]});
     value["extension"] = json!({"mode": "x"});
     let created = create(&*l.store, from(value.clone())).await;
@@ -276,7 +278,7 @@ async fn numbers_survive_exactly(l: Ledger) {
         0,
         -1,
         1,
-        u64::MAX,
+        i64::MAX,
         i64::MIN,
         9_007_199_254_740_993_u64,
         0.1,
@@ -288,6 +290,11 @@ async fn numbers_survive_exactly(l: Ledger) {
         false,
         null
     ]);
+    assert_eq!(echo(&*l.store, "web", value.clone()).await, value);
+}
+
+async fn numbers_of_64_bits_without_sign_survive_exactly(l: Ledger) {
+    let value = json!([u64::MAX, u64::MAX - 1]);
     assert_eq!(echo(&*l.store, "web", value.clone()).await, value);
 }
 

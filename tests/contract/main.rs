@@ -24,6 +24,8 @@ mod etcd;
 mod finalizers;
 #[cfg(feature = "etcd")]
 mod kine;
+#[cfg(feature = "kube")]
+mod kubernetes;
 mod linear;
 mod linear_broken;
 mod linear_checker;
@@ -96,6 +98,8 @@ fn main() {
         trials.extend(remote::trials::<ipledger_tests::etcd::Etcd>(&all_cases()));
         trials.extend(remote::trials::<ipledger_tests::kine::Kine>(&all_cases()));
     }
+    #[cfg(feature = "kube")]
+    trials.extend(kubernetes::trials(&all_cases()));
     let conclusion = libtest_mimic::run(&arguments, trials);
     print!("{}", table::text());
     conclusion.exit();

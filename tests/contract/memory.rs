@@ -50,8 +50,9 @@ impl Hooks for MemoryHooks {
         self.0.break_watches();
     }
 
-    async fn damage(&self, key: &Key) {
+    async fn damage(&self, key: &Key) -> Option<()> {
         self.0.inject_unreadable(key, "damaged by the suite");
+        Some(())
     }
 
     async fn second_client(&self) -> Option<Arc<dyn Store>> {

@@ -170,7 +170,7 @@ impl<S: Server> Hooks for Remote<S> {
         self.store = open(&self.endpoint, &self.prefix).await;
     }
 
-    async fn damage(&self, key: &Key) {
+    async fn damage(&self, key: &Key) -> Option<()> {
         let plural = key.kind.plural();
         let name = match key.kind {
             Kind::IPAddressClaim => format!("{},{}", key.namespace, key.name),
@@ -181,6 +181,7 @@ impl<S: Server> Hooks for Remote<S> {
         let old = client.get(path.clone(), None).await.unwrap();
         assert_eq!(old.kvs().len(), 1, "{path} is not there");
         client.put(path, "{\"kind\": ", None).await.unwrap();
+        Some(())
     }
 
     async fn second_client(&self) -> Option<Arc<dyn Store>> {

@@ -82,12 +82,13 @@ impl Hooks for SqliteHooks {
         self.store = open(&self.file).await;
     }
 
-    async fn damage(&self, key: &Key) {
+    async fn damage(&self, key: &Key) -> Option<()> {
         let sql = "UPDATE objects SET body = '{\"kind\": ' \
                    WHERE kind = ? AND namespace = ? AND name = ?";
         let query = sqlx::query(sql).bind(key.kind.name());
         self.change_one_row(query.bind(key.namespace.clone()).bind(key.name.clone()))
             .await;
+        Some(())
     }
 
     async fn second_client(&self) -> Option<Arc<dyn Store>> {

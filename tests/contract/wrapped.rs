@@ -79,8 +79,8 @@ impl Hooks for WrappedHooks {
         self.inner.break_watches().await;
     }
 
-    async fn damage(&self, key: &Key) {
-        self.inner.damage(key).await;
+    async fn damage(&self, key: &Key) -> Option<()> {
+        self.inner.damage(key).await
     }
 
     async fn second_client(&self) -> Option<Arc<dyn Store>> {

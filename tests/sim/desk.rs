@@ -345,6 +345,8 @@ impl Store for Client {
             history_revisions: 0,
             shared: true,
             leases: false,
+            names_unreadable: true,
+            selects_any_field: true,
         }
     }
 }

@@ -8,6 +8,8 @@ pub mod etcd;
 pub mod http;
 #[cfg(feature = "etcd")]
 pub mod kine;
+#[cfg(feature = "kube")]
+pub mod kubernetes;
 #[cfg(feature = "etcd")]
 pub mod process;
 pub mod program;

@@ -7,6 +7,7 @@ mod address;
 mod claim;
 mod class;
 mod condition;
+pub mod crd;
 mod kind;
 mod meta;
 pub mod names;

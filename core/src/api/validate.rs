@@ -12,7 +12,7 @@
 mod annotations;
 mod defaults;
 mod envelope;
-mod schema;
+pub(in crate::api) mod schema;
 mod spec;
 mod suggest;
 mod types;

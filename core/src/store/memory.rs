@@ -238,6 +238,8 @@ impl Store for MemoryStore {
             history_revisions: self.lock().history,
             shared: false,
             leases: false,
+            names_unreadable: true,
+            selects_any_field: true,
         }
     }
 }

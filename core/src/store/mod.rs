@@ -89,6 +89,11 @@ pub struct Capabilities {
     /// [`Election`](crate::runtime::Election)). Where they do not, the controllers of all of them work:
     /// that is safe, but costs passes, and addresses that are parked because two drivers served one claim.
     pub leases: bool,
+    /// Whether an object that is stored in a form that cannot be read is named, and stalls no other;
+    /// if not, its kind is not available as long as it is there.
+    pub names_unreadable: bool,
+    /// Whether a field selector may name any field; if not, one that is not meant for it is refused.
+    pub selects_any_field: bool,
 }
 
 /// The ledger's backend. See the module's documentation for what all of them promise.

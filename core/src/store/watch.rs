@@ -94,7 +94,8 @@ pub enum WatchEvent {
     /// The object was created or changed (or entered the selector).
     Applied(Arc<Object>),
     /// The object is gone (or left the selector): its last state, with the revision of the
-    /// deletion (or of the change that made it leave) as `resourceVersion`.
+    /// deletion (or of the change that made it leave) as `resourceVersion`. Of an object that a
+    /// write takes away with its last finalizer, it is the state before or after that write.
     Deleted(Arc<Object>),
     /// Everything up to this revision was delivered.
     Bookmark(Revision),

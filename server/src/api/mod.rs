@@ -124,6 +124,12 @@ pub fn router(state: ApiState) -> Router {
         .with_state(state)
 }
 
+/// Probes and metrics alone, without anything of the ledger.
+#[cfg(feature = "kube")]
+pub(crate) fn probes(state: ApiState) -> Router {
+    health::router().with_state(state)
+}
+
 fn kind_router(kind: Kind) -> Router<ApiState> {
     let base = format!("/apis/{}", kind.api_version());
     let plural = kind.plural();

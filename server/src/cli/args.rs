@@ -2,12 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+#[cfg(feature = "kube")]
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, value_parser};
 
 use super::bench;
 use super::exit::CliError;
 use super::output::{Format, ReportFormat};
+#[cfg(feature = "kube")]
+use crate::kubernetes::LeaseName;
 use crate::ledger::{EtcdLocation, Location};
 
 /// Keeps the ledger of IP addresses.
@@ -34,6 +38,24 @@ pub(super) struct Cli {
 pub(super) enum Command {
     /// Run a ledger: API, controllers and the range driver in one process
     Serve(ServeArgs),
+    /// Run the binding core against a Kubernetes API
+    #[cfg(feature = "kube")]
+    Controller(ControllerArgs),
+    /// Run a driver against a Kubernetes API
+    #[cfg(feature = "kube")]
+    Driver {
+        #[command(subcommand)]
+        which: Driver,
+    },
+    /// Look what would hold up an uninstallation from a Kubernetes cluster
+    #[cfg(feature = "kube")]
+    Uninstall {
+        /// List the objects that hold finalizers; exit code 10 if there are any
+        #[arg(long, required = true)]
+        check: bool,
+        #[command(flatten)]
+        cluster: ClusterArgs,
+    },
     /// Show objects
     Get(GetArgs),
     /// Make objects as manifests say
@@ -102,8 +124,66 @@ pub(super) enum Command {
         #[command(subcommand)]
         what: Bench,
     },
+    /// Print the CustomResourceDefinitions for Kubernetes: ipledger crds | kubectl apply -f -
+    Crds,
     /// Show the version of this program
     Version,
+}
+
+#[cfg(feature = "kube")]
+#[derive(Debug, Subcommand)]
+pub(super) enum Driver {
+    /// Hands out addresses of the ranges in the parameters of its classes
+    Range(ControllerArgs),
+}
+
+/// Which Kubernetes cluster.
+#[cfg(feature = "kube")]
+#[derive(Debug, Args)]
+pub(super) struct ClusterArgs {
+    /// The kubeconfig [default: $KUBECONFIG, ~/.kube/config, or the service account of the pod]
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// A context of it, instead of its current one
+    #[arg(long, value_name = "NAME")]
+    pub(super) context: Option<String>,
+}
+
+#[cfg(feature = "kube")]
+impl From<ClusterArgs> for ipledger_store_kube::Cluster {
+    fn from(args: ClusterArgs) -> Self {
+        ipledger_store_kube::Cluster {
+            kubeconfig: args.kubeconfig,
+            context: args.context,
+        }
+    }
+}
+
+/// How a controller runs against a Kubernetes cluster.
+#[cfg(feature = "kube")]
+#[derive(Debug, Args)]
+pub(super) struct ControllerArgs {
+    #[command(flatten)]
+    pub(super) cluster: ClusterArgs,
+    /// Where to serve /livez, /readyz and /metrics
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub(super) listen: SocketAddr,
+    /// Work only while holding this Lease, of which several processes can be given the same one
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub(super) lease: Option<LeaseName>,
+    /// How long a lease must not have been renewed before another process takes it
+    #[arg(long, value_name = "DURATION", default_value = "15s", requires = "lease",
+        value_parser = lease_duration)]
+    pub(super) lease_duration: Duration,
+}
+
+#[cfg(feature = "kube")]
+fn lease_duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|e| e.to_string())?;
+    let right = (1..=3600).contains(&duration.as_secs()) && duration.subsec_nanos() == 0;
+    right
+        .then_some(duration)
+        .ok_or_else(|| "write whole seconds from 1s to 1h".to_owned())
 }
 
 #[derive(Debug, Subcommand)]
@@ -271,7 +351,9 @@ impl Command {
     /// Whether the command does nothing but print, so that nothing is lost when its reader goes.
     pub(super) fn only_prints(&self) -> bool {
         match self {
-            Command::Get(_) | Command::Describe { .. } | Command::Version => true,
+            Command::Get(_) | Command::Describe { .. } | Command::Crds | Command::Version => true,
+            #[cfg(feature = "kube")]
+            Command::Controller(_) | Command::Driver { .. } | Command::Uninstall { .. } => false,
             Command::Serve(_)
             | Command::Apply(_)
             | Command::Delete(_)
@@ -289,6 +371,8 @@ impl Command {
             Command::Get(args) => args.output == Format::Json,
             Command::Apply(args) => args.output == ReportFormat::Json,
             Command::Delete(args) => args.output == ReportFormat::Json,
+            #[cfg(feature = "kube")]
+            Command::Controller(_) | Command::Driver { .. } | Command::Uninstall { .. } => false,
             Command::Serve(_)
             | Command::Describe { .. }
             | Command::Backup { .. }
@@ -296,6 +380,7 @@ impl Command {
             | Command::Export { .. }
             | Command::Import { .. }
             | Command::Bench { .. }
+            | Command::Crds
             | Command::Version => false,
         }
     }
@@ -396,6 +481,37 @@ mod tests {
             if let Err(e) = Cli::try_parse_from(words.split(' ')) {
                 panic!("{words}: {e}");
             }
+        }
+    }
+
+    #[cfg(feature = "kube")]
+    #[test]
+    fn a_controller_is_told_where_it_listens_and_which_lease_it_needs() {
+        let words = "ipledger driver range --listen [::]:8080 --lease a/b --lease-duration 15s";
+        match Cli::try_parse_from(words.split(' ')).unwrap().command {
+            Command::Driver {
+                which: Driver::Range(args),
+            } => {
+                assert!(args.listen.ip().is_unspecified() && args.listen.is_ipv6());
+                assert_eq!(args.lease, Some("a/b".parse().unwrap()));
+                assert_eq!(args.lease_duration, Duration::from_secs(15));
+            }
+            other => panic!("{other:?}"),
+        }
+        for words in ["controller", "uninstall --check --kubeconfig x"] {
+            let words = format!("ipledger {words}");
+            Cli::try_parse_from(words.split(' ')).unwrap();
+        }
+        for words in [
+            "controller --lease core",
+            "controller --lease-duration 15s",
+            "controller --lease a/b --lease-duration 100ms",
+            "controller --lease a/b --lease-duration 1500ms",
+            "controller --lease a/b --lease-duration 2h",
+            "uninstall",
+        ] {
+            let words = format!("ipledger {words}");
+            assert!(Cli::try_parse_from(words.split(' ')).is_err(), "{words}");
         }
     }
 }

@@ -32,6 +32,9 @@ pub enum Exit {
     Unauthorised = 7,
     /// The server or its store cannot be reached or cannot work now.
     Unavailable = 8,
+    /// Objects hold finalizers that only running controllers remove.
+    #[cfg(feature = "kube")]
+    Held = 10,
     /// A second signal ended the process at once.
     Interrupted = 130,
 }

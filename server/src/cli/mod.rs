@@ -9,6 +9,7 @@
 //! | which exit code? | `exit.rs` |
 //! | what does `serve` print? | `serve.rs`, `live.rs` |
 //! | how is a ledger saved, moved, measured? | `backup.rs`, `export.rs`, `import.rs`, `bench.rs` |
+//! | what runs against Kubernetes, and what does that need? | `controller.rs`, `crds.rs`, `uninstall.rs` |
 //! | how is a server asked? | `client.rs`, `follow.rs` |
 
 mod apply;
@@ -17,6 +18,9 @@ mod backup;
 mod bench;
 mod client;
 mod columns;
+#[cfg(feature = "kube")]
+mod controller;
+mod crds;
 mod delete;
 mod describe;
 mod exit;
@@ -33,6 +37,8 @@ mod output;
 mod serve;
 mod table;
 mod target;
+#[cfg(feature = "kube")]
+mod uninstall;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,6 +48,8 @@ use tracing_subscriber::EnvFilter;
 
 pub use exit::Exit;
 
+#[cfg(feature = "kube")]
+use crate::kubernetes::Component;
 use crate::ledger::Location;
 use crate::serve::ServeOptions;
 use args::{Bench, Cli, Command, DeleteArgs};
@@ -67,6 +75,12 @@ pub fn main() -> ExitCode {
     let mut terminal = Terminal::of_process(cli.command.wants_json());
     let only_prints = cli.command.only_prints();
     let runtime = match &cli.command {
+        #[cfg(feature = "kube")]
+        Command::Controller(_) | Command::Driver { .. } => {
+            tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()
+        }
         Command::Serve(_) | Command::Bench { .. } => tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build(),
@@ -124,6 +138,16 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
                 name: args.name,
             };
             serve::run(options, &args.apply, namespace, terminal).await
+        }
+        #[cfg(feature = "kube")]
+        Command::Controller(args) => controller::run(Component::BindingCore, args, terminal).await,
+        #[cfg(feature = "kube")]
+        Command::Driver {
+            which: args::Driver::Range(args),
+        } => controller::run(Component::RangeDriver, args, terminal).await,
+        #[cfg(feature = "kube")]
+        Command::Uninstall { check: _, cluster } => {
+            uninstall::check(cluster.into(), terminal).await
         }
         Command::Get(args) => {
             let request = get::Request {
@@ -213,6 +237,7 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
             };
             bench::store(store.location()?, &size, terminal).await
         }
+        Command::Crds => crds::run(terminal),
         Command::Version => terminal.line(&format!("ipledger {}", env!("CARGO_PKG_VERSION"))),
     }
 }

@@ -135,13 +135,13 @@ async fn present(
 }
 
 /// What tells a process to stop.
-struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> Result<Signals, ServeError> {
+    pub(super) fn new() -> Result<Signals, ServeError> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate()).map_err(ServeError::Signals)?,
             interrupt: signal(SignalKind::interrupt()).map_err(ServeError::Signals)?,
@@ -149,7 +149,7 @@ impl Signals {
     }
 
     /// Returns at the next one.
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

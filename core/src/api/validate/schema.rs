@@ -5,7 +5,7 @@ use crate::api::Kind;
 
 /// What a field may hold.
 #[derive(Debug)]
-pub(super) enum Shape {
+pub(in crate::api) enum Shape {
     Text,
     /// One of these words.
     Words(&'static [&'static str]),
@@ -29,11 +29,11 @@ pub(super) enum Shape {
 
 /// One field of an object.
 #[derive(Debug)]
-pub(super) struct Field {
-    pub(super) name: &'static str,
-    pub(super) shape: Shape,
+pub(in crate::api) struct Field {
+    pub(in crate::api) name: &'static str,
+    pub(in crate::api) shape: Shape,
     /// Whether the object that has it cannot be without it.
-    pub(super) required: bool,
+    pub(in crate::api) required: bool,
 }
 
 pub(super) const fn may(name: &'static str, shape: Shape) -> Field {
@@ -53,7 +53,7 @@ const fn must(name: &'static str, shape: Shape) -> Field {
 }
 
 /// The fields of a kind beside `apiVersion`, `kind` and `metadata`.
-pub(super) fn fields(kind: Kind) -> &'static [Field] {
+pub(in crate::api) fn fields(kind: Kind) -> &'static [Field] {
     match kind {
         Kind::IPAddressClass => CLASS,
         Kind::IPAddress => ADDRESS,

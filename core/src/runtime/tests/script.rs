@@ -157,6 +157,8 @@ impl Store for Script {
             history_revisions: 0,
             shared: false,
             leases: false,
+            names_unreadable: true,
+            selects_any_field: true,
         }
     }
 }

@@ -1,0 +1,202 @@
+{{- define "ipledger.labels" -}}
+app.kubernetes.io/name: ipledger
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
+{{- end -}}
+
+{{- define "ipledger.selector" -}}
+app.kubernetes.io/name: ipledger
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "ipledger.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* Names of cluster-wide objects carry the release's namespace, so that two releases never share one. */}}
+{{- define "ipledger.clusterName" -}}
+{{ printf "%s:%s:%s" .root.Release.Namespace .root.Release.Name .component }}
+{{- end -}}
+
+{{- define "ipledger.name" -}}
+{{ printf "%s-%s" .root.Release.Name .component | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{/* One component: account, deployment, budget. `command` is what the program is to be. */}}
+{{- define "ipledger.component" -}}
+{{- $root := .root -}}
+{{- $values := .values -}}
+{{- $elects := gt (int $values.replicas) 1 -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "ipledger.name" . }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "ipledger.labels" . | nindent 4 }}
+automountServiceAccountToken: false
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "ipledger.name" . }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "ipledger.labels" . | nindent 4 }}
+spec:
+  replicas: {{ $values.replicas }}
+  selector:
+    matchLabels:
+      {{- include "ipledger.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "ipledger.labels" . | nindent 8 }}
+      {{- with $values.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      serviceAccountName: {{ include "ipledger.name" . }}
+      automountServiceAccountToken: true
+      {{- with $root.Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 65532
+        runAsGroup: 65532
+        seccompProfile:
+          type: RuntimeDefault
+      terminationGracePeriodSeconds: 20
+      containers:
+        - name: ipledger
+          image: {{ include "ipledger.image" $root }}
+          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+          args:
+            {{- range .command }}
+            - {{ . | quote }}
+            {{- end }}
+            - --listen=[::]:8080
+            {{- if $elects }}
+            - --lease={{ $root.Release.Namespace }}/{{ include "ipledger.name" . }}
+            - --lease-duration={{ $values.leaderElection.leaseDuration }}
+            {{- end }}
+            {{- range $values.args }}
+            - {{ . | quote }}
+            {{- end }}
+          env:
+            - name: IPLEDGER_LOG
+              value: {{ $root.Values.log | quote }}
+          ports:
+            - name: http
+              containerPort: 8080
+          livenessProbe:
+            httpGet:
+              path: /livez
+              port: http
+            periodSeconds: 20
+            failureThreshold: 3
+          readinessProbe:
+            httpGet:
+              path: /readyz
+              port: http
+            periodSeconds: 5
+          resources:
+            {{- toYaml $values.resources | nindent 12 }}
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities:
+              drop: [ALL]
+      {{- with $values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+{{- if and $elects $root.Values.podDisruptionBudget.enabled }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "ipledger.name" . }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "ipledger.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- include "ipledger.selector" . | nindent 6 }}
+{{- end }}
+{{- if $elects }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ include "ipledger.name" . }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "ipledger.labels" . | nindent 4 }}
+rules:
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    resourceNames: [{{ include "ipledger.name" . | quote }}]
+    verbs: [get, update]
+  # A name cannot be said for what does not exist yet.
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: [create]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ include "ipledger.name" . }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "ipledger.labels" . | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ include "ipledger.name" . }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "ipledger.name" . }}
+    namespace: {{ $root.Release.Namespace }}
+{{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ include "ipledger.clusterName" . | quote }}
+  labels:
+    {{- include "ipledger.labels" . | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ include "ipledger.clusterName" . | quote }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "ipledger.name" . }}
+    namespace: {{ $root.Release.Namespace }}
+{{- end -}}

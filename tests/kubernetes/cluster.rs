@@ -1,0 +1,123 @@
+//! An API server that serves our definitions, as they are checked in.
+
+use std::io::Write as _;
+use std::ops::{Deref, DerefMut};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipledger_core::api::Object;
+use ipledger_store_kube::{KubeStore, Options};
+use ipledger_tests::kubernetes::{ADMIN, Kubernetes, succeed};
+use serde_json::{Value, json};
+
+const DEFINITIONS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../deploy/chart/ipledger/files/crds.yaml"
+);
+pub(crate) const TEAM: &str = "team-a";
+
+pub(crate) struct Cluster(Kubernetes);
+
+impl Deref for Cluster {
+    type Target = Kubernetes;
+
+    fn deref(&self) -> &Kubernetes {
+        &self.0
+    }
+}
+
+impl DerefMut for Cluster {
+    fn deref_mut(&mut self) -> &mut Kubernetes {
+        &mut self.0
+    }
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Cluster {
+        let cluster = Cluster::bare();
+        cluster.define();
+        cluster
+    }
+
+    /// One that does not know our kinds.
+    pub(crate) fn bare() -> Cluster {
+        let cluster = Cluster(Kubernetes::start().expect("it is built"));
+        succeed(&mut cluster.kubectl(&["create", "namespace", TEAM]));
+        cluster
+    }
+
+    pub(crate) fn define(&self) {
+        self.apply(&std::fs::read_to_string(DEFINITIONS).unwrap());
+        self.wait_until_served();
+    }
+
+    pub(crate) async fn store(&self, patience: Duration) -> Arc<KubeStore> {
+        self.store_of(ADMIN, patience).await
+    }
+
+    /// As this user; a call may take so long.
+    pub(crate) async fn store_of(&self, user: &str, patience: Duration) -> Arc<KubeStore> {
+        let options = Options {
+            request_timeout: patience,
+            ..Options::default()
+        };
+        let cluster = ipledger_store_kube::Cluster {
+            kubeconfig: Some(self.kubeconfig(user)),
+            context: None,
+        };
+        let config = cluster.config().await.unwrap();
+        Arc::new(KubeStore::open(config, options).unwrap())
+    }
+
+    /// `kubectl` that must succeed; what it printed.
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
+        succeed(&mut self.kubectl(arguments))
+    }
+
+    /// Sends an object to kubectl, which may fail: whether it did not, and what it said.
+    pub(crate) fn send(&self, arguments: &[&str], object: &Value) -> (bool, String) {
+        let mut child = self
+            .kubectl(arguments)
+            .args(["-f", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(object.to_string().as_bytes()).unwrap();
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
+    }
+}
+
+pub(crate) fn claim(name: &str, spec: Value) -> Value {
+    object(
+        "IPAddressClaim",
+        json!({"name": name, "namespace": TEAM}),
+        spec,
+    )
+}
+
+pub(crate) fn address(name: &str, spec: Value) -> Value {
+    object("IPAddress", json!({"name": name}), spec)
+}
+
+pub(crate) fn class(name: &str, spec: Value) -> Value {
+    object("IPAddressClass", json!({"name": name}), spec)
+}
+
+fn object(kind: &str, metadata: Value, spec: Value) -> Value {
+    json!({"apiVersion": "local.sdn.cozystack.io/v1alpha1", "kind": kind, "metadata": metadata,
+        "spec": spec})
+}
+
+pub(crate) fn stored(value: Value) -> Object {
+    Object::from_value(value).unwrap()
+}

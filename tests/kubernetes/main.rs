@@ -1,0 +1,85 @@
+//! Kubernetes itself: what the store does while the API server fails, and what our definitions make
+//! of the API, seen with the real kubectl. (That the store keeps the Store contract is in
+//! `contract`.)
+// A case fails by panicking, as every test does.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod binding;
+mod cluster;
+mod controllers;
+mod definitions;
+mod outage;
+mod roles;
+mod show;
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use cluster::Cluster;
+use libtest_mimic::{Arguments, Trial};
+
+/// How long a case may take.
+const LIMIT: Duration = Duration::from_secs(180);
+
+type Work = Pin<Box<dyn Future<Output = ()>>>;
+/// A case in words, and what it does on a cluster that is its own.
+type Alone = (&'static str, fn(Cluster) -> Work);
+/// A case in words, and what it does on a cluster that others use too.
+type Shared = (&'static str, fn(Arc<Cluster>) -> Work);
+
+/// Collects the cases of a file. A case that is not named here is a compiler warning.
+macro_rules! cases {
+    ($as:ident: $($name:ident),* $(,)?) => {
+        pub(crate) fn cases() -> Vec<crate::$as> {
+            vec![$((stringify!($name), |cluster| Box::pin($name(cluster)))),*]
+        }
+    };
+}
+pub(crate) use cases;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let built =
+        ["etcd", "kubernetes", "helm"].map(|tool| ipledger_tests::tools::folder(tool).is_some());
+    let built = built == [true, true, true];
+    if !built {
+        eprintln!(
+            "the cases are skipped, build the servers: tests/tools/build etcd kubernetes helm"
+        );
+    }
+    let cluster = Arc::new(OnceLock::new());
+    let shared = [definitions::cases(), show::cases()].concat();
+    let shared = shared.into_iter().map(|(name, run)| {
+        let cluster = cluster.clone();
+        trial(name, move || {
+            run(cluster.get_or_init(|| Arc::new(Cluster::start())).clone())
+        })
+    });
+    let alone = [
+        outage::cases(),
+        binding::cases(),
+        controllers::cases(),
+        roles::cases(),
+    ]
+    .concat();
+    let alone = alone
+        .into_iter()
+        .map(|(name, run)| trial(name, move || run(Cluster::start())));
+    let trials = alone
+        .chain(shared)
+        .map(|trial| trial.with_ignored_flag(!built));
+    libtest_mimic::run(&arguments, trials.collect()).exit();
+}
+
+fn trial(name: &str, work: impl FnOnce() -> Work + Send + 'static) -> Trial {
+    Trial::test(format!("kubernetes::{name}"), move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
+        let outcome = runtime.block_on(async { tokio::time::timeout(LIMIT, work()).await });
+        runtime.shutdown_timeout(Duration::from_secs(5));
+        outcome.map_err(|_| format!("not done after {LIMIT:?}").into())
+    })
+}

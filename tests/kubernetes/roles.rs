@@ -1,0 +1,304 @@
+//! Who may write what, with the accounts, roles and policies of the chart: each forbidden write is
+//! tried and refused with a message, each allowed one is taken.
+
+use std::path::Path;
+use std::process::Command;
+
+use ipledger_tests::kubernetes::{NOBODY, succeed};
+use ipledger_tests::tools;
+use serde_json::json;
+
+mod table;
+
+use table::{
+    ADDRESS_PROTECTION, CLAIM_PROTECTION, Object, Row, STAMP, Who, addresses, claims, classes,
+    flagged_addresses,
+};
+
+use crate::cases;
+use crate::cluster::{Cluster, TEAM, address, claim, class};
+
+cases![Alone:
+    every_write_is_left_to_whom_it_belongs,
+    a_value_that_the_chart_does_not_know_is_refused,
+    the_rendered_chart_is_the_chart_and_can_be_applied,
+];
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart/ipledger");
+pub(crate) const RELEASE: &str = "ledger";
+pub(crate) const SYSTEM: &str = "ipledger-system";
+
+async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
+    let actors = Actors::of(&cluster);
+    for name in ["public", "secret"] {
+        let object = class(name, json!({"provisioner": "driver.example.org"}));
+        assert!(cluster.send(&["create"], &object).1.contains("created"));
+    }
+    let default = "ipaddressclass.local.sdn.cozystack.io/is-default-class=true";
+    cluster.ctl(&["annotate", "ipaddrclass", "secret", default]);
+    let mut web = claim("web", json!({"className": "public"}));
+    web["metadata"]["annotations"] = json!({STAMP: "driver.example.org"});
+    web["metadata"]["finalizers"] = json!([CLAIM_PROTECTION]);
+    let mut held = address(
+        "ip-192-0-2-1",
+        json!({"address": "192.0.2.1", "className": "public",
+        "reclaimPolicy": "Retain", "source": {"fromClass": {}},
+        "claimRef": {"namespace": TEAM, "name": "web"}}),
+    );
+    held["metadata"]["finalizers"] = json!([ADDRESS_PROTECTION]);
+    for object in [&web, &held] {
+        let (taken, said) = cluster.send(&["create"], object);
+        assert!(taken, "{said}");
+    }
+    let phase = |phase: &str| {
+        let status = json!({"status": {"phase": phase}}).to_string();
+        let patch = [
+            "patch",
+            "ipaddr",
+            "ip-192-0-2-1",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+        ];
+        cluster.ctl(&[&patch[..], &[&status]].concat());
+    };
+    phase("Bound");
+    // The policies are in force some moments after they were written.
+    let forged = &claims()[2];
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while actors.tries(forged).0 {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "the policies are not in force"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    let mut wrong = Vec::new();
+    for row in claims().into_iter().chain(addresses()).chain(classes()) {
+        wrong.extend(actors.judge(&row));
+    }
+    phase("Conflict");
+    for row in flagged_addresses() {
+        wrong.extend(actors.judge(&row));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+async fn a_value_that_the_chart_does_not_know_is_refused(cluster: Cluster) {
+    let output = helm(&cluster)
+        .args(["template", "x", CHART, "--set", "core.replica=2"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("replica"),
+        "{said}"
+    );
+    succeed(helm(&cluster).args(["lint", "--strict", CHART]));
+}
+
+async fn the_rendered_chart_is_the_chart_and_can_be_applied(cluster: Cluster) {
+    let rendered = Path::new(CHART).join("../../manifests/ipledger.yaml");
+    let now = succeed(helm(&cluster).args(["template", "ipledger", CHART, "-n", SYSTEM]));
+    let kept = std::fs::read_to_string(&rendered).unwrap();
+    assert!(
+        kept == now,
+        "run: helm template ipledger deploy/chart/ipledger -n {SYSTEM} >deploy/manifests/ipledger.yaml"
+    );
+    cluster.ctl(&["create", "namespace", SYSTEM]);
+    cluster.apply(&kept);
+    let monitored = [
+        "metrics.prometheusRule.enabled=true",
+        "metrics.serviceMonitor.enabled=true",
+    ];
+    let mut monitored = monitored.map(|value| ["--set", value]).concat();
+    monitored.extend(["template", "ipledger", CHART]);
+    let rules = succeed(helm(&cluster).args(monitored));
+    for controller in ["binding_core", "range_driver"] {
+        let expression = format!("synced{{controller=\"{controller}\"}} == 1)");
+        assert!(rules.contains(&expression), "{rules}");
+    }
+}
+
+fn helm(cluster: &Cluster) -> Command {
+    let program = tools::folder("helm")
+        .expect("helm is built: tests/tools/build helm")
+        .join("helm");
+    let mut command = Command::new(program);
+    command
+        .arg("--kubeconfig")
+        .arg(cluster.kubeconfig(ipledger_tests::kubernetes::ADMIN));
+    // What helm keeps for itself goes with the cluster.
+    for (name, folder) in [
+        ("HELM_CACHE_HOME", "cache"),
+        ("HELM_CONFIG_HOME", "config"),
+        ("HELM_DATA_HOME", "data"),
+    ] {
+        command.env(name, cluster.kubeconfig(&format!("helm-{folder}")));
+    }
+    command
+}
+
+/// The chart as it is, on a cluster that has the definitions.
+pub(crate) fn install(cluster: &Cluster) {
+    cluster.ctl(&["create", "namespace", SYSTEM]);
+    let mut install = helm(cluster);
+    install.args(["install", RELEASE, CHART, "-n", SYSTEM]);
+    succeed(install.args(["--set", "crds.install=false"]));
+}
+
+/// The accounts of the chart, a tenant with the chart's role for it, and an administrator of addresses.
+struct Actors<'a> {
+    cluster: &'a Cluster,
+    core: String,
+    driver: String,
+    administrator: String,
+}
+
+impl<'a> Actors<'a> {
+    fn of(cluster: &'a Cluster) -> Actors<'a> {
+        install(cluster);
+        let of_chart = |name: &str| format!("{SYSTEM}:{RELEASE}:{name}");
+        for (name, role) in [
+            ("claims", of_chart("claims-edit")),
+            ("read", of_chart("claims-view")),
+        ] {
+            let (role, user) = (format!("--clusterrole={role}"), format!("--user={NOBODY}"));
+            cluster.ctl(&["create", "rolebinding", name, "-n", TEAM, &role, &user]);
+        }
+        // kubectl itself knows no verb `use` of other groups.
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": "use-public", "namespace": TEAM},
+            "rules": [{"apiGroups": ["local.sdn.cozystack.io"], "resources": ["ipaddressclasses"],
+                "resourceNames": ["public"], "verbs": ["use"]}]
+        });
+        cluster.apply(&role.to_string());
+        let user = format!("--user={NOBODY}");
+        cluster.ctl(&[
+            "create",
+            "rolebinding",
+            "use-public",
+            "-n",
+            TEAM,
+            "--role=use-public",
+            &user,
+        ]);
+        cluster.ctl(&["create", "serviceaccount", "boss", "-n", SYSTEM]);
+        let boss = format!("--serviceaccount={SYSTEM}:boss");
+        for (name, role) in [
+            ("boss", of_chart("administrator")),
+            ("boss-claims", of_chart("claims-edit")),
+        ] {
+            let role = format!("--clusterrole={role}");
+            cluster.ctl(&["create", "clusterrolebinding", name, &role, &boss]);
+        }
+        // kubectl reads a status before it patches it; the store does not.
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": "look"},
+            "rules": [{"apiGroups": ["local.sdn.cozystack.io"], "verbs": ["get"], "resources":
+                ["ipaddressclasses/status", "ipaddresses/status", "ipaddressclaims/status"]}]
+        });
+        cluster.apply(&role.to_string());
+        let all = ["--clusterrole=look", "--group=system:authenticated"];
+        cluster.ctl(&[&["create", "clusterrolebinding", "look"][..], &all].concat());
+        let token = |account: &str| {
+            let token = cluster.ctl(&["create", "token", account, "-n", SYSTEM]);
+            token.trim().to_owned()
+        };
+        Actors {
+            cluster,
+            core: token(&format!("{RELEASE}-core")),
+            driver: token(&format!("{RELEASE}-range")),
+            administrator: token("boss"),
+        }
+    }
+
+    fn token(&self, who: Who) -> &str {
+        match who {
+            Who::Tenant => "nobody-token",
+            Who::Driver => &self.driver,
+            Who::Core => &self.core,
+            Who::Administrator => &self.administrator,
+        }
+    }
+
+    /// What is wrong with the answer to a write, if anything is.
+    fn judge(&self, row: &Row) -> Option<String> {
+        let Row {
+            who,
+            object,
+            what,
+            refused,
+            ..
+        } = row;
+        let (taken, said) = self.tries(row);
+        let right = match refused {
+            None => taken,
+            Some(because) => !taken && said.contains(because),
+        };
+        (!right).then(|| {
+            format!(
+                "{who:?} writes {object:?} with {what}, which is to be {}: {said}",
+                refused.map_or("taken".to_owned(), |r| format!("refused with `{r}`"))
+            )
+        })
+    }
+
+    /// Tries a write without doing it: whether it would be done, and what was said.
+    fn tries(&self, row: &Row) -> (bool, String) {
+        let (is_new, status, kind, name) = match row.object {
+            Object::NewClaim => (true, false, "ipaddrclaim", ""),
+            Object::Claim => (false, false, "ipaddrclaim", "web"),
+            Object::ClaimStatus => (false, true, "ipaddrclaim", "web"),
+            Object::NewAddress => (true, false, "ipaddr", ""),
+            Object::Address => (false, false, "ipaddr", "ip-192-0-2-1"),
+            Object::AddressStatus => (false, true, "ipaddr", "ip-192-0-2-1"),
+            Object::NewClass => (true, false, "ipaddrclass", ""),
+            Object::Class => (false, false, "ipaddrclass", "public"),
+            Object::ClassStatus => (false, true, "ipaddrclass", "public"),
+        };
+        let mut object = match kind {
+            _ if !is_new => {
+                let stored = self
+                    .cluster
+                    .ctl(&["get", kind, name, "-n", TEAM, "-o", "json"]);
+                serde_json::from_str(&stored).unwrap()
+            }
+            "ipaddrclaim" => claim("new", json!({"className": "public"})),
+            "ipaddr" => address(
+                "ip-192-0-2-2",
+                json!({"address": "192.0.2.2", "className": "public",
+                "reclaimPolicy": "Retain", "source": {"fromClass": {}}}),
+            ),
+            _ => class("new", json!({"provisioner": "driver.example.org"})),
+        };
+        (row.change)(&mut object);
+        let token = ["--token", self.token(row.who)];
+        if status {
+            // As the store does it.
+            let patch = json!([{"op": "add", "path": "/status", "value": object["status"]}]);
+            let patch = ["-p", &patch.to_string(), "-n", TEAM, "--type=json"];
+            let what = [
+                "patch",
+                kind,
+                name,
+                "--subresource=status",
+                "--dry-run=server",
+            ];
+            let arguments = [&what[..], &token, &patch].concat();
+            let output = self.cluster.kubectl(&arguments).output().unwrap();
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            return (output.status.success(), said);
+        }
+        let mut arguments = vec![
+            if is_new { "create" } else { "replace" },
+            "--dry-run=server",
+        ];
+        arguments.extend(token);
+        arguments.push("--validate=false");
+        self.cluster.send(&arguments, &object)
+    }
+}
