@@ -199,7 +199,11 @@ pub fn all() -> Vec<Universe> {
                 there("fd00::1", Delete),
                 free("10.0.1.1"),
             ],
-            bounds: Bounds { lag: 1, ..bounds },
+            bounds: Bounds {
+                lag: 1,
+                crashes: 1,
+                ..bounds
+            },
         },
         Universe {
             name: "contention",
