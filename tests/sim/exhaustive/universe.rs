@@ -201,7 +201,7 @@ pub fn all() -> Vec<Universe> {
             ],
             bounds: Bounds {
                 lag: 1,
-                crashes: 1,
+                left: Left { crashes: 1, ..left },
                 ..bounds
             },
         },
