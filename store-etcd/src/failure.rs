@@ -32,6 +32,9 @@ const COMPACTED: &str = "required revision has been compacted";
 const FUTURE: &str = "required revision is a future revision";
 const TOO_LARGE: &str = "request is too large";
 const NO_SPACE: &str = "database space exceeded";
+/// What to do about that.
+const MAKE_SPACE: &str = "the space quota of etcd is used up: compact and defragment it, then clear the alarm \
+                          (etcdctl alarm disarm)";
 /// Said before a request is proposed to the cluster.
 const NOT_PROPOSED: [&str; 4] = [
     "etcdserver: no leader",
@@ -82,6 +85,7 @@ impl Failure {
             | Failure::NotDone(reason)
             | Failure::Unknown(reason)
             | Failure::RequestTooLarge(reason) => reason,
+            Failure::NoSpace => MAKE_SPACE.to_owned(),
             other => format!("{other:?}"),
         }
     }
@@ -91,6 +95,11 @@ impl Failure {
         let key = key.clone();
         match self {
             Failure::Unknown(reason) => StoreError::OutcomeUnknown { key, reason },
+            // The write that uses up the quota is applied, and then answered like those that are not.
+            Failure::NoSpace => StoreError::OutcomeUnknown {
+                key,
+                reason: MAKE_SPACE.to_owned(),
+            },
             // The answer to a write is small: it tells what stands there instead.
             Failure::AnswerTooLarge => StoreError::Internal {
                 reason: format!("etcd answered the write of {key} with too much"),
@@ -106,11 +115,7 @@ impl Failure {
                 reason: "etcd has compacted it".to_owned(),
             },
             Failure::Future => unavailable("the revision asked for is not reached yet".to_owned()),
-            Failure::NoSpace => unavailable(
-                "the space quota of etcd is used up: compact and defragment it, then clear the alarm \
-                 (etcdctl alarm disarm)"
-                    .to_owned(),
-            ),
+            Failure::NoSpace => unavailable(MAKE_SPACE.to_owned()),
             Failure::RequestTooLarge(reason) => StoreError::Forbidden {
                 key: key.clone(),
                 reason: format!(
@@ -125,7 +130,9 @@ impl Failure {
             Failure::AnswerTooLarge => StoreError::Internal {
                 reason: format!("one value of {key} is larger than etcd can hold"),
             },
-            Failure::NotDone(reason) | Failure::Unknown(reason) => unavailable(format!("etcd: {reason}")),
+            Failure::NotDone(reason) | Failure::Unknown(reason) => {
+                unavailable(format!("etcd: {reason}"))
+            }
         }
     }
 }
@@ -184,9 +191,11 @@ mod tests {
             "etcdserver: mvcc: database space exceeded",
         );
         assert!(
-            matches!(&full, StoreError::Unavailable { reason } if reason.contains("alarm disarm")),
+            matches!(&full, StoreError::OutcomeUnknown { reason, .. } if reason.contains("alarm disarm")),
             "{full}"
         );
+        let said = Failure::NoSpace.said();
+        assert!(said.contains("alarm disarm"), "{said}");
         let large = write(Code::InvalidArgument, "etcdserver: request is too large");
         assert!(
             matches!(&large, StoreError::Forbidden { reason, .. } if reason.contains("max-request-bytes")),
