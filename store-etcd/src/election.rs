@@ -19,6 +19,11 @@ use crate::{Inner, Server};
 
 /// How often a server that does not lead looks whether it can.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long a server whose time is over waits before it tries again: long enough that another one has
+/// looked, so that deleting the leader's key moves the work.
+const MAKE_WAY: Duration = RETRY.saturating_mul(2);
+/// The shortest time that a lease is taken to live, whatever etcd says.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
 /// How often a server on kine looks whether an import has begun.
 pub(crate) const LOOK: Duration = Duration::from_secs(2);
 /// A lease is kept alive so many times within its time to live.
@@ -31,6 +36,7 @@ pub(crate) struct Candidate {
     /// Whether the next attempt is the first one: then a leader of this name is an earlier process of
     /// this server, which is gone.
     first: AtomicBool,
+    has_led: AtomicBool,
 }
 
 /// What an attempt to lead has come to.
@@ -48,16 +54,18 @@ impl Candidate {
             inner,
             name,
             first: AtomicBool::new(true),
+            has_led: AtomicBool::new(false),
         }
     }
 
-    async fn attempt(&self) -> Result<Box<dyn Term>, String> {
+    /// Tries once; `Err` inside says who or what stands in the way.
+    async fn attempt(&self) -> Result<Result<Box<dyn Term>, String>, Failure> {
         let attempt = match self.inner.server {
             Server::Etcd => lead(&self.inner, &self.name, self.first.load(Relaxed), false).await,
             Server::Kine => match self.inner.importing().await {
                 Ok(None) => {
                     let inner = Arc::clone(&self.inner);
-                    return Ok(Box::new(Unlimited { inner }));
+                    return Ok(Ok(Box::new(Unlimited { inner })));
                 }
                 Ok(Some(by)) => Ok(Attempt::Importing(by)),
                 Err(failure) => Err(failure),
@@ -66,12 +74,11 @@ impl Candidate {
         if attempt.is_ok() {
             self.first.store(false, Relaxed);
         }
-        match attempt {
-            Ok(Attempt::Won(lease)) => Ok(Box::new(lease)),
-            Ok(Attempt::Led(by)) => Err(format!("{by} leads")),
-            Ok(Attempt::Importing(by)) => Err(importing(&by)),
-            Err(failure) => Err(format!("etcd: {}", failure.said())),
-        }
+        attempt.map(|attempt| match attempt {
+            Attempt::Won(lease) => Ok(Box::new(lease) as Box<dyn Term>),
+            Attempt::Led(by) => Err(format!("{by} leads")),
+            Attempt::Importing(by) => Err(importing(&by)),
+        })
     }
 }
 
@@ -82,15 +89,25 @@ fn importing(by: &str) -> String {
 #[async_trait]
 impl Election for Candidate {
     async fn win(&self, waiting: &(dyn for<'a> Fn(&'a str) + Send + Sync)) -> Box<dyn Term> {
+        if self.has_led.load(Relaxed) {
+            sleep(MAKE_WAY).await;
+        }
         let mut told = String::new();
         loop {
-            match self.attempt().await {
-                Ok(term) => return term,
-                Err(reason) if reason != told => {
-                    waiting(&reason);
-                    told = reason;
+            let (reason, failed) = match self.attempt().await {
+                Ok(Ok(term)) => {
+                    self.has_led.store(true, Relaxed);
+                    return term;
                 }
-                Err(_) => {}
+                Ok(Err(reason)) => (reason, false),
+                Err(failure) => (format!("etcd: {}", failure.said()), true),
+            };
+            if reason != told {
+                if failed {
+                    tracing::warn!("this server cannot try to lead: {reason}");
+                }
+                waiting(&reason);
+                told = reason;
             }
             sleep(RETRY).await;
         }
@@ -154,10 +171,17 @@ async fn grant(inner: &Inner) -> Result<(i64, Duration), Failure> {
     let call = |mut client: Client| async move {
         let options = Some(LeaseGrantOptions::new());
         let granted = client.lease_grant(wanted.max(1), options).await?;
-        let ttl = Duration::from_secs(u64::try_from(granted.ttl()).unwrap_or(0));
-        Ok((granted.id(), ttl))
+        Ok((granted.id(), granted.ttl()))
     };
-    inner.members.call(Call::Read, call).await
+    let (id, seconds) = inner.members.call(Call::Read, call).await?;
+    Ok((id, believed(seconds, inner.options.lease_ttl)))
+}
+
+/// How long a lease is taken to live: a number from the network must neither overflow a time nor make
+/// the renewal spin. A lease that lives longer than we think does no harm.
+fn believed(seconds: i64, wanted: Duration) -> Duration {
+    let said = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    said.min(wanted.saturating_mul(3)).max(SHORTEST_TTL)
 }
 
 /// The time in which a process leads on etcd.
@@ -311,5 +335,20 @@ impl Inner {
             kv::delete(&self.members, &key, raw.revision).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_live_from_the_network_is_kept_within_what_can_be_worked_with() {
+        let wanted = Duration::from_secs(8);
+        for (seconds, expected) in [(8, 8), (10, 10), (0, 1), (-5, 1), (i64::MAX, 24)] {
+            let ttl = believed(seconds, wanted);
+            assert_eq!(ttl, Duration::from_secs(expected), "{seconds}");
+        }
+        assert_eq!(believed(0, Duration::ZERO), SHORTEST_TTL);
     }
 }

@@ -85,6 +85,7 @@ impl Inner {
             range,
             events: Events::new(filter),
             position: begin.position,
+            partly: Partly::default(),
             told: begin.position,
             sync_at: Some(begin.sync_at),
             queue,
@@ -132,6 +133,8 @@ struct Follower {
     events: Events,
     /// Every event up to here was put into the queue.
     position: u64,
+    /// The revision behind it of which some events were put there.
+    partly: Partly,
     /// How far the reader knows that.
     told: u64,
     /// Until `Synced` was sent: the revision that it tells.
@@ -140,6 +143,17 @@ struct Follower {
     room: Arc<Semaphore>,
     /// Told once that etcd has opened the watch.
     opened: Option<oneshot::Sender<()>>,
+}
+
+/// A revision that may have more events: a transaction or a request for a range makes several.
+#[derive(Default)]
+struct Partly {
+    revision: u64,
+    /// How many of its events were put into the queue. They come in the same order again when the
+    /// watch is opened again.
+    passed: usize,
+    /// How many of them the watch that is open now has brought.
+    brought: usize,
 }
 
 /// Why a watch of etcd is not followed any more.
@@ -245,13 +259,14 @@ impl Follower {
         }
     }
 
-    async fn open(&self, member: usize) -> Result<EtcdWatch, String> {
+    async fn open(&mut self, member: usize) -> Result<EtcdWatch, String> {
         let client = self
             .inner
             .members
             .client(member)
             .await
             .map_err(|f| format!("{f:?}"))?;
+        self.partly.brought = 0;
         let start = i64::try_from(self.position + 1).unwrap_or(i64::MAX);
         let options = EtcdWatchOptions::new()
             .with_range(self.range.end.clone())
@@ -335,6 +350,16 @@ impl Follower {
             if at <= self.position {
                 continue;
             }
+            if at > self.partly.revision {
+                self.end_revision();
+                self.partly.revision = at;
+                self.partly.passed = 0;
+                self.partly.brought = 0;
+            }
+            self.partly.brought += 1;
+            if self.partly.brought <= self.partly.passed {
+                continue;
+            }
             if let Some(key) = self.key(kv.key()) {
                 let before = match event.prev_kv() {
                     Some(old) => {
@@ -354,9 +379,18 @@ impl Follower {
                 };
                 self.pass(change, size)?;
             }
-            self.position = at;
+            self.partly.passed = self.partly.brought;
+        }
+        // etcd cuts an answer anywhere, so that the next one may go on with this revision.
+        if !answer.0.fragment {
+            self.end_revision();
         }
         self.sync_if_reached()
+    }
+
+    /// The revision that was last seen has no more events.
+    fn end_revision(&mut self) {
+        self.position = self.position.max(self.partly.revision);
     }
 
     /// Passes a change on, if it is an event to this watch.

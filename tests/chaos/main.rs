@@ -2,6 +2,7 @@
 // A case fails by panicking, as every test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod behind;
 mod cluster;
 mod compaction;
 mod large;
@@ -43,6 +44,7 @@ fn main() {
         cluster::cases(),
         large::cases(),
         opening::cases(),
+        behind::cases(),
     ]
     .concat();
     let trials = cases.into_iter().map(|(name, run)| {
