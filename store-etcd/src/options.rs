@@ -80,6 +80,15 @@ impl Options {
         }
     }
 
+    /// The location as it may be shown: whoever puts a user and a password before an `@` is not told
+    /// them again.
+    fn without_password(location: &str) -> String {
+        match location.rsplit_once('@') {
+            Some((_, rest)) => format!("...@{rest}"),
+            None => location.to_owned(),
+        }
+    }
+
     /// Reads `etcd://HOST:PORT[,HOST:PORT...]/PREFIX`; with `etcds://` for TLS.
     ///
     /// # Errors
@@ -87,7 +96,8 @@ impl Options {
     pub fn parse(location: &str) -> Result<Options, String> {
         let fail = |reason: &str| {
             format!(
-                "`{location}`: {reason}; write etcd://HOST:PORT[,HOST:PORT...]/PREFIX (etcds:// for TLS)"
+                "`{}`: {reason}; write etcd://HOST:PORT[,HOST:PORT...]/PREFIX (etcds:// for TLS)",
+                Options::without_password(location)
             )
         };
         let (tls, rest) = match location.split_once("://") {
@@ -96,7 +106,8 @@ impl Options {
             _ => return Err(fail("it does not begin with etcd:// or etcds://")),
         };
         let (hosts, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        if hosts.contains('@') {
+        // Also behind a slash: a password may have one.
+        if rest.contains('@') {
             return Err(fail(
                 "user and password do not belong into it, because it is shown in logs",
             ));
@@ -169,6 +180,20 @@ mod tests {
         ] {
             let e = Options::parse(bad).unwrap_err();
             assert!(e.contains("etcd://HOST:PORT"), "{bad}: {e}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_a_location_is_refused_and_not_shown() {
+        for bad in [
+            "etcd://admin:hunter2@a:1/x",
+            "etcds://admin:hunt/er2@a:1/x",
+            "etcd://admin:p@hunter2@a:1/x",
+            "http://admin:hunter2@a:1/x",
+        ] {
+            let e = Options::parse(bad).unwrap_err();
+            assert!(!e.contains("hunt") && !e.contains("admin"), "{e}");
+            assert!(e.contains("a:1/x"), "{e}");
         }
     }
 

@@ -100,11 +100,14 @@ fn what_is_wrong_with_the_options_is_a_usage_error() {
         2,
         &["prefix", "etcd://HOST:PORT"],
     );
-    refused(
-        &["--store", "etcd://u:p@127.0.0.1:1/x"],
-        2,
-        &["user and password"],
-    );
+    for (scheme, why) in [
+        ("etcd", "user and password"),
+        ("redis", "there is no such store"),
+    ] {
+        let with_password = format!("{scheme}://admin:hunter2@127.0.0.1:1/x");
+        let text = refused(&["--store", &with_password], 2, &[why, "127.0.0.1:1/x"]);
+        assert!(!text.contains("hunter2"), "{text}");
+    }
     refused(
         &["--store", "redis://a:1/x"],
         2,

@@ -277,8 +277,11 @@ impl StoreArgs {
             return Ok(Some(Location::File(path.into())));
         }
         if !["etcd://", "etcds://"].iter().any(|s| url.starts_with(s)) {
+            // A password is not shown again.
+            let shown = url.rsplit_once('@');
+            let shown = shown.map_or_else(|| url.clone(), |(_, rest)| format!("...@{rest}"));
             return Err(CliError::Usage(format!(
-                "--store {url}: there is no such store; write etcd://HOST:PORT[,HOST:PORT...]/PREFIX \
+                "--store {shown}: there is no such store; write etcd://HOST:PORT[,HOST:PORT...]/PREFIX \
                  (etcds:// for TLS), or sqlite:///FOLDER/FILE"
             )));
         }
