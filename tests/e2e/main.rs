@@ -5,6 +5,8 @@
 
 mod bad_input;
 #[cfg(feature = "etcd")]
+mod bench_store;
+#[cfg(feature = "etcd")]
 mod etcd_start;
 mod files;
 mod ledger;

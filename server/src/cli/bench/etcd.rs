@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::{
-    Certificate, Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, Identity,
-    TlsOptions, Txn, TxnOp,
+    Certificate, Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions,
+    Identity, TlsOptions, Txn, TxnOp,
 };
 use ipledger_core::store::Store;
 use ipledger_store_etcd::{EtcdStore, Options};
@@ -19,12 +19,15 @@ use crate::cli::exit::{CliError, Exit};
 use crate::ledger::{EtcdLocation, LedgerError, options};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// So many keys are listed at once to be deleted one by one.
+const PAGE: i64 = 500;
 
 /// An etcd, and a place in it that is cleared in the end.
 pub(super) struct Etcd {
     options: Options,
     client: Client,
     version: String,
+    is_kine: bool,
 }
 
 impl Etcd {
@@ -40,6 +43,8 @@ impl Etcd {
         let status = client.status().await.map_err(|e| failed(&e))?;
         Ok(Etcd {
             version: status.version().to_owned(),
+            // It belongs to no cluster; its version is one that it imitates.
+            is_kine: status.header().is_none_or(|h| h.cluster_id() == 0),
             options,
             client,
         })
@@ -48,15 +53,41 @@ impl Etcd {
     /// Deletes everything that was written.
     pub(super) async fn clear(&self) -> Result<(), CliError> {
         let root = format!("/{}/", self.options.prefix);
-        let options = DeleteOptions::new().with_prefix();
-        let mut client = self.client.clone();
-        let deleted = client.delete(root.as_str(), Some(options)).await;
-        deleted.map(|_| ()).map_err(|e| CliError::Ledger {
+        let deleted = if self.is_kine {
+            self.delete_each(&root).await
+        } else {
+            let options = DeleteOptions::new().with_prefix();
+            let mut client = self.client.kv_client();
+            let deleted = client.delete(root.as_str(), Some(options)).await;
+            deleted.map(|_| ())
+        };
+        deleted.map_err(|e| CliError::Ledger {
             exit: Exit::Unavailable,
             message: format!(
                 "what was measured is left at {root}: {e}; delete it (etcdctl del --prefix)"
             ),
         })
+    }
+
+    /// kine takes a deletion only of one key, at a revision. Whatever was changed since it was listed is
+    /// listed again.
+    async fn delete_each(&self, root: &str) -> Result<(), Error> {
+        loop {
+            let page = GetOptions::new().with_prefix().with_limit(PAGE);
+            let page = self.client.kv_client().get(root, Some(page)).await?;
+            if page.kvs().is_empty() {
+                return Ok(());
+            }
+            for kv in page.kvs() {
+                let key = kv.key();
+                let unchanged = Compare::mod_revision(key, CompareOp::Equal, kv.mod_revision());
+                let txn = Txn::new()
+                    .when([unchanged])
+                    .and_then([TxnOp::delete(key, None)])
+                    .or_else([TxnOp::get(key, None)]);
+                self.client.kv_client().txn(txn).await?;
+            }
+        }
     }
 
     /// The same connection options as those of the store.
