@@ -379,18 +379,24 @@ async fn writes_of_another_process_reach_a_watch_soon_and_in_order() {
     let two = open(&folder.file()).await;
     let mut stream = watch(&one, WatchFrom::Start).await;
     next_event(&mut stream).await;
-    for n in 0..20 {
+    let mut took = Vec::new();
+    for n in 0..30 {
         let writer = if n % 3 == 0 { &one } else { &two };
         let created = writer.create(address(&format!("ip-{n}"), n)).await.unwrap();
         let began = Instant::now();
         let event = next_change(&mut stream).await;
         assert_eq!(event, WatchEvent::Applied(Arc::new(created)));
-        assert!(
-            began.elapsed() < Duration::from_secs(2),
-            "{:?}",
-            began.elapsed()
-        );
+        if n % 3 != 0 {
+            took.push(began.elapsed());
+        }
     }
+    // 100 ms are promised; now and then the machine has something else to do.
+    took.sort_unstable();
+    assert!(
+        took[took.len() / 2] < Duration::from_millis(100),
+        "{took:?}"
+    );
+    assert!(took[took.len() - 1] < Duration::from_secs(2), "{took:?}");
 }
 
 #[tokio::test]

@@ -27,8 +27,9 @@ cases![
     histories_of_two_clients_with_every_fault_are_linearizable,
 ];
 
-/// Of each case. (The four together are the 1,000 that are promised.)
-const HISTORIES: usize = 250;
+/// In so many histories of a case with faults at least, there is a call of which its caller does not know
+/// whether it happened. (The three together are the 1,000 that are promised of each backend.)
+const UNSURE: usize = 334;
 /// How many run at one time.
 const AT_ONCE: usize = 4;
 
@@ -42,7 +43,7 @@ pub(crate) struct Faults {
 }
 
 async fn histories_of_concurrent_callers_are_linearizable(l: Ledger) {
-    all_hold(vec![l.store.clone()], Faults::default(), 1).await;
+    all_hold(vec![l.store.clone()], Faults::default(), 1, 250).await;
 }
 
 async fn histories_with_lost_answers_are_linearizable(l: Ledger) {
@@ -50,7 +51,7 @@ async fn histories_with_lost_answers_are_linearizable(l: Ledger) {
         one_in: 4,
         give_up: false,
     };
-    all_hold(vec![l.store.clone()], faults, 2).await;
+    all_hold(vec![l.store.clone()], faults, 2, 470).await;
 }
 
 async fn histories_with_callers_that_give_up_are_linearizable(l: Ledger) {
@@ -58,7 +59,8 @@ async fn histories_with_callers_that_give_up_are_linearizable(l: Ledger) {
         one_in: 0,
         give_up: true,
     };
-    all_hold(vec![l.store.clone()], faults, 3).await;
+    // Where calls are quick, few callers give up in time.
+    all_hold(vec![l.store.clone()], faults, 3, 650).await;
 }
 
 async fn histories_of_two_clients_with_every_fault_are_linearizable(l: Ledger) {
@@ -67,18 +69,21 @@ async fn histories_of_two_clients_with_every_fault_are_linearizable(l: Ledger) {
         give_up: true,
     };
     let other = l.second_client().await.unwrap_or(l.store.clone());
-    all_hold(vec![l.store.clone(), other], faults, 4).await;
+    all_hold(vec![l.store.clone(), other], faults, 4, 470).await;
 }
 
-async fn all_hold(stores: Vec<Arc<dyn Store>>, faults: Faults, seed: u64) {
-    match histories(stores, faults, seed, HISTORIES).await {
+async fn all_hold(stores: Vec<Arc<dyn Store>>, faults: Faults, seed: u64, n: usize) {
+    match histories(stores, faults, seed, n).await {
         Err(e) => panic!("{e}"),
         Ok(tally) => {
-            println!("{HISTORIES} histories of seed {seed}: {tally:?}");
-            let enough = tally.calls > 8 * HISTORIES && tally.overlapping > 2 * HISTORIES;
-            let unknown = tally.unknown > HISTORIES / 2 && tally.happened > HISTORIES / 10;
-            let faulty = faults.one_in > 0 || faults.give_up;
-            assert!(enough && unknown == faulty, "they prove little: {tally:?}");
+            println!("{n} histories of seed {seed}: {tally:?}");
+            let enough = tally.calls > 8 * n && tally.overlapping > 2 * n;
+            let unknown = if faults.one_in > 0 || faults.give_up {
+                tally.unsure >= UNSURE && tally.happened > n / 10
+            } else {
+                tally.unknown == 0
+            };
+            assert!(enough && unknown, "they prove little: {tally:?}");
         }
     }
 }
@@ -144,6 +149,8 @@ pub(crate) struct Tally {
     unknown: usize,
     /// Of which was seen later that they happened.
     happened: usize,
+    /// Histories with such a call.
+    unsure: usize,
 }
 
 impl Tally {
@@ -155,6 +162,7 @@ impl Tally {
         self.overlapping += calls.windows(2).filter(overlap).count();
         let unknown = calls.iter().filter(|c| c.answer == Answer::Unknown);
         self.unknown += unknown.clone().count();
+        self.unsure += usize::from(unknown.clone().next().is_some());
         let seen = |value| {
             let version = |c: &&Call| matches!(&c.answer, Answer::Is(v) if v.value == value);
             calls.iter().copied().any(|c| version(&c))

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use serde_json::Value;
 
-use ipledger_tests::etcd::{Etcd, EtcdOptions};
+use ipledger_tests::etcd::{self, Etcd, EtcdOptions};
 use ipledger_tests::http;
 use ipledger_tests::kine::Kine;
 use ipledger_tests::program::{Server, api, claim, class, signal, wait_for};
@@ -15,6 +16,8 @@ use ipledger_tests::program::{Server, api, claim, class, signal, wait_for};
 /// How long after its death a leader is followed at most (design of the lease: 8 s, and a second until
 /// it is noticed), with room for a slow machine.
 const FOLLOWED: Duration = Duration::from_secs(15);
+
+const IMPORT: &str = "/x/import";
 
 struct World {
     store: String,
@@ -25,6 +28,48 @@ fn world() -> World {
     let etcd = Etcd::start(&EtcdOptions::default()).expect("tests/tools/build etcd");
     let store = format!("etcd://{}/x", etcd.endpoint());
     World { store, etcd }
+}
+
+/// Does something behind the back of the servers.
+fn behind(endpoint: &str, what: impl AsyncFnOnce(Client)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .unwrap()
+        .block_on(async { what(etcd::client(endpoint).await.unwrap()).await });
+}
+
+/// Puts the mark of an import there, as an import does (kine takes transactions only).
+fn mark_import(endpoint: &str) {
+    behind(endpoint, async |mut etcd| {
+        let created = Txn::new()
+            .when([Compare::mod_revision(IMPORT, CompareOp::Equal, 0)])
+            .and_then([TxnOp::put(IMPORT, "somebody", None)])
+            .or_else([TxnOp::get(IMPORT, None)]);
+        assert!(etcd.txn(created).await.unwrap().succeeded());
+    });
+}
+
+fn unmark_import(endpoint: &str) {
+    behind(endpoint, async |mut etcd| {
+        let there = etcd.get(IMPORT, None).await.unwrap();
+        let revision = there.kvs()[0].mod_revision();
+        let deleted = Txn::new()
+            .when([Compare::mod_revision(IMPORT, CompareOp::Equal, revision)])
+            .and_then([TxnOp::delete(IMPORT, None)])
+            .or_else([TxnOp::get(IMPORT, None)]);
+        assert!(etcd.txn(deleted).await.unwrap().succeeded());
+    });
+}
+
+/// Whether nobody leads in the next seconds, in which each server looks several times whether it can.
+fn assert_nobody_leads(servers: &[&Server]) {
+    let end = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < end {
+        assert!(servers.iter().all(|s| !s.leads()));
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn create_class(server: &Server) {
@@ -179,13 +224,7 @@ fn a_leader_whose_key_is_deleted_by_hand_makes_way() {
     let world = world();
     let a = Server::start_on(&world.store, "a");
     let b = Server::start_on(&world.store, "b");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(async {
-        let mut etcd = ipledger_tests::etcd::client(&world.etcd.endpoint())
-            .await
-            .unwrap();
+    behind(&world.etcd.endpoint(), async |mut etcd| {
         etcd.delete("/x/leader", None).await.unwrap();
     });
     wait_for("the other one leads", || b.leads() && !a.leads());
@@ -214,5 +253,73 @@ fn on_kine_the_controllers_of_all_servers_work_and_nothing_is_given_twice() {
         clients.map(|c| c.join().unwrap()).iter().sum::<usize>()
     });
     assert_bound_once(&b, left);
+    assert!(a.stop().success() && b.stop().success());
+}
+
+#[test]
+fn a_leader_whose_lease_is_revoked_makes_way_before_its_time() {
+    let world = world();
+    let a = Server::start_on(&world.store, "a");
+    let b = Server::start_on(&world.store, "b");
+    assert!(a.leads() && !b.leads());
+    create_class(&a);
+    let revoked = Instant::now();
+    behind(&world.etcd.endpoint(), async |mut etcd| {
+        let leader = etcd.get("/x/leader", None).await.unwrap();
+        let lease = leader.kvs()[0].lease();
+        etcd.lease_revoke(lease).await.unwrap();
+    });
+    wait_for("the other one leads", || b.leads() && !a.leads());
+    let took = revoked.elapsed();
+    println!("it made way after {took:.1?}");
+    // It asks for more time three times in the 8 s of its lease, and is refused the first time.
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    wait_for("it says why", || {
+        a.printed().contains("etcd has ended the lease")
+    });
+    let path = api("namespaces/default/ipaddressclaims");
+    let answer = a.ask("POST", &path, Some(&claim("one", "c"))).unwrap();
+    assert_eq!(answer.0, 201, "{answer:?}");
+    assert_bound_once(&a, 1);
+    assert!(a.stop().success() && b.stop().success());
+}
+
+#[test]
+fn while_an_import_is_under_way_nobody_leads() {
+    let world = world();
+    let a = Server::start_on(&world.store, "a");
+    let b = Server::start_on(&world.store, "b");
+    assert!(a.leads() && !b.leads());
+    mark_import(&world.etcd.endpoint());
+    behind(&world.etcd.endpoint(), async |mut etcd| {
+        etcd.delete("/x/leader", None).await.unwrap();
+    });
+    wait_for("the leader hears of it", || {
+        assert!(!b.leads());
+        !a.leads()
+    });
+    assert_nobody_leads(&[&a, &b]);
+    unmark_import(&world.etcd.endpoint());
+    wait_for("one leads", || a.leads() != b.leads());
+    assert!(a.stop().success() && b.stop().success());
+}
+
+#[test]
+fn on_kine_all_servers_stop_leading_when_an_import_begins_and_lead_again_after_it() {
+    let kine = Kine::start().expect("tests/tools/build kine");
+    let store = format!("etcd://{}/x", kine.endpoint());
+    let a = Server::start_on(&store, "a");
+    let b = Server::start_on(&store, "b");
+    assert!(a.leads() && b.leads());
+    let marked = Instant::now();
+    mark_import(&kine.endpoint());
+    wait_for("nobody leads", || !a.leads() && !b.leads());
+    let took = marked.elapsed();
+    println!("they stopped after {took:.1?}");
+    // An import waits for 4 s, so that a server that looks each 2 s has seen the mark.
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    assert_nobody_leads(&[&a, &b]);
+    unmark_import(&kine.endpoint());
+    wait_for("both lead again", || a.leads() && b.leads());
     assert!(a.stop().success() && b.stop().success());
 }

@@ -76,13 +76,18 @@ pub(crate) fn run(place: &dyn Place, kills: usize) {
         run.round(true);
     }
     run.round(false);
+    let acknowledged = run.acknowledged.into_inner();
+    let events = run.compared.iter().map(|c| c.events).sum::<usize>();
     println!(
-        "{kills} kills under load and {killed_starting} while starting, {} writes acknowledged, \
-         {} events, revision {}, {:.0?}",
-        run.acknowledged.into_inner(),
-        run.compared.iter().map(|c| c.events).sum::<usize>(),
+        "{kills} kills under load and {killed_starting} while starting, {acknowledged} writes \
+         acknowledged, {events} events, revision {}, {:.0?}",
         run.highest.into_inner(),
         began.elapsed()
+    );
+    let markers = MARKERS.len() * (kills + 1);
+    assert!(
+        acknowledged > kills as u64 && events > markers + kills,
+        "hardly any load: {acknowledged} writes acknowledged and {events} events in {kills} rounds"
     );
 }
 

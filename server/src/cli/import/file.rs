@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use ipledger_core::api::{Object, Timestamp};
+use ipledger_core::api::{Kind, Object, Timestamp};
 use ipledger_core::store::rules::{self, Birth};
 
 use crate::cli::exit::CliError;
@@ -34,6 +34,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Object>, CliError> {
     }
     let mut objects = Vec::new();
     let mut seen = BTreeMap::new();
+    let mut uids = BTreeMap::new();
     let mut count = 0;
     for (line, text) in lines {
         let text = text.map_err(|e| refuse(line, &e.to_string()))?;
@@ -48,6 +49,18 @@ pub(super) fn read(path: &Path) -> Result<Vec<Object>, CliError> {
             ));
         }
         let metadata = &object.metadata;
+        // Addresses name their claim by it.
+        if object.kind == Kind::IPAddressClaim
+            && !metadata.uid.is_empty()
+            && let Some(first) = uids.insert(metadata.uid.clone(), line)
+        {
+            let reason = format!(
+                "{key} has the uid {} of the claim in line {first}, so that nobody knows whose an \
+                 address is; export again",
+                metadata.uid
+            );
+            return Err(refuse(line, &reason));
+        }
         if metadata.is_deleting() && metadata.finalizers.is_empty() {
             continue;
         }

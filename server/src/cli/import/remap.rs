@@ -29,7 +29,10 @@ impl Uids {
         let claim_ref = object.fields.get_mut("spec");
         let claim_ref = claim_ref.and_then(|spec| spec.get_mut("claimRef"));
         if let Some(Value::String(uid)) = claim_ref.and_then(|r| r.get_mut("uid")) {
-            self.replace(uid);
+            // Of a foreign form, it is one uid all the same.
+            if let Some(new) = self.0.get(uid) {
+                new.clone_into(uid);
+            }
         }
         for condition in conditions(object) {
             if let Some(Value::String(message)) = condition.get_mut("message") {
@@ -153,6 +156,21 @@ mod tests {
         let mut remapped = object("a-1", "a-2");
         uids().replace_in(&mut remapped);
         assert_eq!(remapped, object("b-1", "b-2"));
+    }
+
+    #[test]
+    fn a_uid_of_several_words_is_replaced_whole_in_a_claim_ref() {
+        let mut uids = uids();
+        uids.add("urn:a-1", "c-1");
+        for (old, new) in [("urn:a-1", "c-1"), ("urn:a-2", "urn:a-2"), ("a-1", "b-1")] {
+            let value = json!({
+                "apiVersion": "local.sdn.cozystack.io/v1alpha1", "kind": "IPAddress",
+                "metadata": {"name": "a"}, "spec": {"claimRef": {"uid": old}}
+            });
+            let mut object = Object::from_value(value).unwrap();
+            uids.replace_in(&mut object);
+            assert_eq!(object.fields["spec"]["claimRef"]["uid"], new);
+        }
     }
 
     #[test]

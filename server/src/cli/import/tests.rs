@@ -403,6 +403,11 @@ async fn a_file_that_is_no_whole_export_is_refused_with_its_line() {
     .to_string();
     let bad_name = claim.replace("web", "Web");
     let head = |n: u32| format!("{{\"ipledgerExport\":1,\"objects\":{n}}}");
+    let with_uid = |name: &str| {
+        let metadata = format!(r#"{{"uid":"u-1","name":"{name}""#);
+        claim.replace(r#"{"name":"web""#, &metadata)
+    };
+    let same_uid = format!("{}\n{}\n{}", head(2), with_uid("web"), with_uid("db"));
     for (text, line, reason) in [
         (String::new(), 1, "no export"),
         (claim.clone(), 1, "no export"),
@@ -414,6 +419,7 @@ async fn a_file_that_is_no_whole_export_is_refused_with_its_line() {
             3,
             "line 2 already",
         ),
+        (same_uid, 3, "uid u-1 of the claim in line 2"),
         (format!("{}\n{bad_name}", head(1)), 2, "lower-case"),
         (format!("{}\n{{}}", head(1)), 2, "apiVersion"),
     ] {
