@@ -108,7 +108,7 @@ fn refused(args: &[&str], code: i32, words: &[&str]) {
     }
 }
 
-/// Waits until nothing was written for a while.
+/// Waits until nothing was written for longer than the second that the status of a class may wait for.
 fn at_rest(server: &Server) {
     let (mut writes, mut since) = (server.writes(), Instant::now());
     wait_for("nothing is written any more", || {
@@ -116,7 +116,7 @@ fn at_rest(server: &Server) {
         if now != writes {
             (writes, since) = (now, Instant::now());
         }
-        since.elapsed() > Duration::from_millis(700)
+        since.elapsed() > Duration::from_millis(1_700)
     });
 }
 
