@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use ipledger_core::runtime::{
-    Binder, BinderOptions, Clock, Controller, ControllerOptions, Election, LogEvents, Progress,
+    Binder, BinderOptions, Clock, Controller, ControllerOptions, Election, EventSink, Progress,
     Reconciler, Term,
 };
 use ipledger_core::store::Store;
@@ -45,6 +45,8 @@ pub(crate) struct Controllers {
     pub(crate) components: &'static [Component],
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Where the binding core tells what becomes of claims.
+    pub(crate) events: Arc<dyn EventSink>,
     pub(crate) metrics: Arc<Metrics>,
     /// `None`: they work all the time.
     pub(crate) election: Option<Arc<dyn Election>>,
@@ -122,7 +124,7 @@ impl Controllers {
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
             progress.clone(),
-            Arc::new(LogEvents),
+            Arc::clone(&self.events),
             BinderOptions::default(),
         ));
         let writes = Arc::clone(&binder);

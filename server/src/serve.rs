@@ -120,14 +120,21 @@ pub struct Server {
     parts: JoinSet<Ended>,
 }
 
-/// Writes that a server has made since it was started.
+/// Writes since a server was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Of all objects, by anybody.
-    pub store: u64,
-    /// Those of them that the binding core made.
+    /// Those of its binding core.
     pub core: u64,
-    /// Transactions that carried them, in a file.
+    /// All that a ledger file got; nothing if the ledger is in none.
+    pub file: Option<FileCounts>,
+}
+
+/// Writes to a ledger file, by anybody in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Of objects.
+    pub writes: u64,
+    /// Transactions that carried them.
     pub commits: u64,
 }
 
@@ -182,22 +189,11 @@ impl Server {
     pub fn counts(&self) -> Counts {
         let stats = self.ledger.stats();
         Counts {
-            store: stats.writes,
             core: self.metrics.core_writes(),
-            commits: stats.file.map_or(0, |file| file.commits),
-        }
-    }
-
-    /// Writes until nothing was written for half a second.
-    pub async fn counts_at_rest(&self) -> Counts {
-        let mut last = self.counts();
-        loop {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            let now = self.counts();
-            if now == last {
-                return now;
-            }
-            last = now;
+            file: stats.file.map(|file| FileCounts {
+                writes: stats.writes,
+                commits: file.commits,
+            }),
         }
     }
 
@@ -224,6 +220,7 @@ impl Server {
             components,
             store: Arc::new(self.store.clone()),
             clock: Arc::clone(&self.clock),
+            events: self.ledger.events(),
             metrics: Arc::clone(&self.metrics),
             election,
         };

@@ -111,7 +111,7 @@ fn account(cluster: &Cluster, name: &str) -> PathBuf {
 }
 
 /// A component of the chart, started as its pods would be, except for the address.
-fn component(cluster: &Cluster, name: &str) -> Server {
+pub(crate) fn component(cluster: &Cluster, name: &str) -> Server {
     let name = format!("{RELEASE}-{name}");
     let deployment = cluster.ctl(&["get", "deploy", &name, "-n", SYSTEM, "-o", "json"]);
     let deployment: Value = serde_json::from_str(&deployment).unwrap();

@@ -4,10 +4,12 @@
 // A case fails by panicking, as every test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod bench;
 mod binding;
 mod cluster;
 mod controllers;
 mod definitions;
+mod events;
 mod outage;
 mod roles;
 mod show;
@@ -58,8 +60,10 @@ fn main() {
     });
     let alone = [
         outage::cases(),
+        bench::cases(),
         binding::cases(),
         controllers::cases(),
+        events::cases(),
         roles::cases(),
     ]
     .concat();

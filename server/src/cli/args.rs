@@ -199,6 +199,17 @@ pub(super) enum Bench {
         /// Where the addresses come from
         #[arg(long, value_enum, default_value = "range")]
         addresses: bench::Source,
+        /// Free addresses of another class besides
+        #[arg(long, default_value_t = 0, value_parser = value_parser!(u32).range(..=10_000_000))]
+        spare: u32,
+        /// Bind in the Kubernetes cluster of this kubeconfig, where no binding core may be at work
+        #[cfg(feature = "kube")]
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: Option<PathBuf>,
+        /// A context of it, instead of its current one
+        #[cfg(feature = "kube")]
+        #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+        context: Option<String>,
     },
     /// Write to the store and watch it, without API and controllers
     Store {

@@ -212,13 +212,27 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
                     claims,
                     callers,
                     addresses,
+                    spare,
+                    #[cfg(feature = "kube")]
+                    kubeconfig,
+                    #[cfg(feature = "kube")]
+                    context,
                 },
         } => {
             let size = bench::BindSize {
                 claims,
                 callers,
                 source: addresses,
+                spare,
             };
+            #[cfg(feature = "kube")]
+            if kubeconfig.is_some() {
+                let cluster = ipledger_store_kube::Cluster {
+                    kubeconfig,
+                    context,
+                };
+                return bench::bind_in_cluster(cluster, namespace, size, terminal).await;
+            }
             bench::bind(size, terminal).await
         }
         Command::Bench {
