@@ -13,6 +13,7 @@ mod events;
 mod outage;
 mod roles;
 mod show;
+mod storm;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -65,6 +66,7 @@ fn main() {
         controllers::cases(),
         events::cases(),
         roles::cases(),
+        storm::cases(),
     ]
     .concat();
     let alone = alone
