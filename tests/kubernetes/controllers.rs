@@ -55,7 +55,7 @@ fn wait_bound(cluster: &Cluster, names: &[&str]) {
     cluster.ctl(&[&wait[..], &["ipaddrclaim"], names].concat());
 }
 
-fn create(cluster: &Cluster, object: &Value) {
+pub(crate) fn create(cluster: &Cluster, object: &Value) {
     let (taken, said) = cluster.send(&["create"], object);
     assert!(taken, "{said}");
 }
@@ -101,7 +101,7 @@ async fn one_leads_and_is_followed_by_the_other_when_it_is_killed_or_stops(clust
 }
 
 /// The kubeconfig of a service account of the chart.
-fn account(cluster: &Cluster, name: &str) -> PathBuf {
+pub(crate) fn account(cluster: &Cluster, name: &str) -> PathBuf {
     let token = cluster.ctl(&["create", "token", name, "-n", SYSTEM]);
     let admin = std::fs::read_to_string(cluster.kubeconfig(ADMIN)).unwrap();
     let path = cluster.kubeconfig(name);
@@ -111,7 +111,7 @@ fn account(cluster: &Cluster, name: &str) -> PathBuf {
 }
 
 /// A component of the chart, started as its pods would be, except for the address.
-fn component(cluster: &Cluster, name: &str) -> Server {
+pub(crate) fn component(cluster: &Cluster, name: &str) -> Server {
     let name = format!("{RELEASE}-{name}");
     let deployment = cluster.ctl(&["get", "deploy", &name, "-n", SYSTEM, "-o", "json"]);
     let deployment: Value = serde_json::from_str(&deployment).unwrap();

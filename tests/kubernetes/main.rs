@@ -11,6 +11,7 @@ mod definitions;
 mod outage;
 mod roles;
 mod show;
+mod third_party;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -40,12 +41,12 @@ pub(crate) use cases;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let built =
-        ["etcd", "kubernetes", "helm"].map(|tool| ipledger_tests::tools::folder(tool).is_some());
-    let built = built == [true, true, true];
+    let built = ["etcd", "kubernetes", "helm", "driver"]
+        .map(|tool| ipledger_tests::tools::folder(tool).is_some());
+    let built = built == [true; 4];
     if !built {
         eprintln!(
-            "the cases are skipped, build the servers: tests/tools/build etcd kubernetes helm"
+            "the cases are skipped, build the servers: tests/tools/build etcd kubernetes helm driver"
         );
     }
     let cluster = Arc::new(OnceLock::new());
@@ -61,6 +62,7 @@ fn main() {
         binding::cases(),
         controllers::cases(),
         roles::cases(),
+        third_party::cases(),
     ]
     .concat();
     let alone = alone
