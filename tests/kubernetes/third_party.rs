@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ipledger_tests::program::Server;
+use ipledger_tests::program::wait_for;
 use ipledger_tests::random::Random;
 use serde_json::{Value, json};
 
@@ -185,20 +185,20 @@ async fn drivers_that_are_killed_or_work_twice_leave_one_address_for_each_claim(
     eprintln!("seed {seed}");
     let mut random = Random::new(seed);
 
-    let mut driver = site.driver(&[]);
     apply_claims(&site, "killed", 40);
-    for _ in 0..5 {
-        std::thread::sleep(Duration::from_millis(random.below(400) as u64));
+    for _ in 0..6 {
+        let driver = site.driver(&[]);
+        let goal = site.in_backend("reserved").len() + 1 + random.below(8);
+        wait_for("it has begun", || site.in_backend("reserved").len() >= goal);
         driver.kill();
-        driver = site.driver(&[]);
     }
-    site.wait("Bound", &["--all"]);
-    let second = site.driver(&[]);
-    apply_claims(&site, "twice", 40);
-    std::thread::sleep(Duration::from_millis(random.below(400) as u64));
-    second.kill();
-    let _others: Vec<Server> = (0..2).map(|_| site.driver(&[])).collect();
-    site.wait("Bound", &["--all"]);
+    let first = site.driver(&[]);
+    site.wait_until_all_are_bound();
+    let _second = site.driver(&[]);
+    apply_claims(&site, "twice", 30);
+    first.kill();
+    let _third = site.driver(&[]);
+    site.wait_until_all_are_bound();
 
     site.wait_until_nothing_is_written(Duration::from_secs(2));
     every_address_is_accounted_for(&site);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipledger_tests::program::{Server, free_port};
 use ipledger_tests::tools;
@@ -110,6 +110,13 @@ impl Site {
             .ctl(&[&wait[..], &["ipaddrclaim"], names].concat());
     }
 
+    pub(super) fn wait_until_all_are_bound(&self) {
+        eventually("every claim is bound", || {
+            let all = items(&self.cluster, "ipaddrclaim");
+            all.iter().all(|c| c["status"]["phase"] == "Bound")
+        });
+    }
+
     /// Waits until an address has this phase.
     pub(super) fn wait_phase(&self, address: &str, phase: &str) {
         eventually(&format!("{address} is {phase}"), || {
@@ -119,10 +126,11 @@ impl Site {
 
     /// Deletes every claim and waits until nothing is left of them, in the ledger and in the backend.
     pub(super) fn delete_all(&self) {
-        let delete = ["delete", "--all", "--timeout=60s", "-n", TEAM];
-        self.cluster.ctl(&[&delete[..], &["ipaddrclaim"]].concat());
+        let all = format!("{GROUP}/namespaces/{TEAM}/ipaddressclaims");
+        self.cluster.ctl(&["delete", "--raw", &all]);
         eventually("nothing is left", || {
-            items(&self.cluster, "ipaddr").is_empty()
+            items(&self.cluster, "ipaddrclaim").is_empty()
+                && items(&self.cluster, "ipaddr").is_empty()
                 && ["reserved", "pinned"]
                     .iter()
                     .all(|f| self.in_backend(f).is_empty())
@@ -138,13 +146,10 @@ impl Site {
                     && verbs.iter().any(|v| r.contains(&format!("verb=\"{v}\"")))
             })
         };
-        let mut last = (written(), Instant::now());
         eventually("they come to rest", || {
-            let now = written();
-            if now != last.0 {
-                last = (now, Instant::now());
-            }
-            last.1.elapsed() >= long
+            let before = written();
+            std::thread::sleep(long);
+            written() == before
         });
     }
 

@@ -40,10 +40,8 @@ func (a *Addresses) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	if phase != address.Status.Phase {
 		log.FromContext(ctx).Info("phase", "from", address.Status.Phase, "to", phase)
-		was := address.DeepCopyObject().(*IPAddress)
 		address.Status.Phase = phase
-		patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
-		if err := a.Status().Patch(ctx, &address, patch); err != nil {
+		if err := a.Status().Update(ctx, &address); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 	}
@@ -88,8 +86,7 @@ func (a *Addresses) tearDown(ctx context.Context, address *IPAddress, id string,
 	if err := a.Backend.Release(id, ip); err != nil {
 		return err
 	}
-	was := address.DeepCopyObject().(*IPAddress)
 	controllerutil.RemoveFinalizer(address, a.finalizer())
 	log.FromContext(ctx).Info("torn down", "address", ip)
-	return a.Patch(ctx, address, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	return a.Update(ctx, address)
 }

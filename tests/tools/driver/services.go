@@ -77,6 +77,9 @@ func (s *Services) Reconcile(ctx context.Context, request reconcile.Request) (re
 		if err := s.Get(ctx, client.ObjectKey{Name: name}, &address); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
+		if !address.DeletionTimestamp.IsZero() {
+			continue
+		}
 		holder := address.Status.AssociatedTo
 		if holder != nil && *holder != self {
 			log.FromContext(ctx).Info("the claim serves another workload", "workload", *holder)

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What this driver needs of the kinds, and no more: it writes patches, so that fields which it does
-// not know stay as they are.
+// What this driver needs of the kinds. What it writes as a whole it knows as a whole: its own addresses.
 
 var groupVersion = schema.GroupVersion{Group: "local.sdn.cozystack.io", Version: "v1alpha1"}
 
@@ -69,8 +68,9 @@ type ProviderRef struct {
 }
 
 type IPAddressStatus struct {
-	Phase        Phase     `json:"phase,omitempty"`
-	AssociatedTo *Workload `json:"associatedTo,omitempty"`
+	Phase        Phase          `json:"phase,omitempty"`
+	AssociatedTo *Workload      `json:"associatedTo,omitempty"`
+	Conditions   []v1.Condition `json:"conditions,omitempty"`
 }
 
 type Workload struct {
@@ -141,6 +141,7 @@ func (a *IPAddress) DeepCopyObject() runtime.Object {
 	copied.Spec.ClaimRef = clone(a.Spec.ClaimRef)
 	copied.Spec.Source.ProviderRef = clone(a.Spec.Source.ProviderRef)
 	copied.Status.AssociatedTo = clone(a.Status.AssociatedTo)
+	copied.Status.Conditions = append([]v1.Condition(nil), a.Status.Conditions...)
 	return &copied
 }
 
