@@ -26,7 +26,7 @@ cases![Alone:
 ];
 
 /// How long nobody may write anything before it counts as rest.
-const REST: Duration = Duration::from_secs(4);
+const REST: Duration = Duration::from_secs(3);
 
 async fn a_claim_goes_from_stamp_to_workload_to_tear_down(cluster: Cluster) {
     let site = Site::start(cluster);
@@ -142,36 +142,62 @@ async fn a_driver_that_replaces_what_is_lost_or_deleted_changes_no_address_and_d
     cluster: Cluster,
 ) {
     let site = Site::start(cluster);
-    let _driver = site.driver(&["--eager"]);
     let history = (site.follow("ipaddressclaims"), site.follow("ipaddresses"));
-    for name in ["dying", "lost"] {
-        create(&site.cluster, &claim(name, json!({"className": "goes"})));
+    let mut lost = Vec::new();
+    let mut dying = Vec::new();
+    // Without the uid of the claim and with it.
+    for (of, flags) in [("none", &["--eager"][..]), ("uid", &["--eager", "--uid"])] {
+        let _driver = site.driver(flags);
+        let names = ["dying", "lost"].map(|n| format!("{n}-{of}"));
+        for name in &names {
+            create(&site.cluster, &claim(name, json!({"className": "goes"})));
+        }
+        let [dies, is_lost] = names.each_ref().map(String::as_str);
+        site.wait("Bound", &[dies, is_lost]);
+        if of == "uid" {
+            // One that is free is not taken instead, either.
+            create(&site.cluster, &free());
+            site.wait_phase(FREE, "Available");
+        }
+        let reported = site.reported(dies);
+        let delete = ["delete", "ipaddr", &reported[0].0, "--wait=false"];
+        site.cluster.ctl(&delete);
+        eventually("the driver's other address is put aside", || {
+            parked_for(&site, dies).len() == 1
+        });
+        dying.push((dies.to_owned(), reported));
+        let reported = site.reported(is_lost);
+        let aside = site.cluster.kubeconfig(&format!("aside-{of}"));
+        let reserved = site.backend("reserved", &reported[0].1);
+        std::fs::rename(&reserved, &aside).unwrap();
+        site.wait("Bound=False", &[is_lost]);
+        lost.push((is_lost.to_owned(), reported, reserved, aside));
     }
-    site.wait("Bound", &["dying", "lost"]);
-    let (dying, lost) = (site.reported("dying"), site.reported("lost"));
-    site.cluster
-        .ctl(&["delete", "ipaddr", &dying[0].0, "--wait=false"]);
-    eventually("the driver's other address is put aside", || {
-        parked_for(&site, "dying").len() == 1
-    });
-    let aside = site.cluster.kubeconfig("aside");
-    std::fs::rename(site.backend("reserved", &lost[0].1), &aside).unwrap();
-    site.wait("Bound=False", &["lost"]);
 
+    let _driver = site.driver(&["--eager"]);
     site.wait_until_nothing_is_written(REST);
-    site.wait("AddressDeleting", &["dying"]);
-    assert_eq!(site.get("ipaddrclaim", "dying")["status"]["phase"], "Bound");
-    assert_eq!(site.reported("dying"), dying);
-    assert_eq!(site.get("ipaddrclaim", "lost")["status"]["phase"], "Lost");
-    // A driver that is started again finds nothing new to do, either.
+    for (claim, reported) in &dying {
+        site.wait("AddressDeleting", &[claim]);
+        assert_eq!(site.get("ipaddrclaim", claim)["status"]["phase"], "Bound");
+        assert_eq!(site.reported(claim), *reported);
+    }
+    for (claim, ..) in &lost {
+        assert_eq!(site.get("ipaddrclaim", claim)["status"]["phase"], "Lost");
+    }
+    assert_eq!(site.get("ipaddr", FREE)["status"]["phase"], "Available");
+    // One more driver finds nothing new to do.
     let before = versions(&site);
-    let _second = site.driver(&["--eager"]);
+    let _second = site.driver(&["--eager", "--uid"]);
     site.wait_until_nothing_is_written(REST);
     assert_eq!(versions(&site), before);
 
-    std::fs::rename(&aside, site.backend("reserved", &lost[0].1)).unwrap();
-    site.wait("Bound", &["lost"]);
-    assert_eq!(site.reported("lost"), lost);
+    site.cluster
+        .ctl(&["delete", "ipaddr", FREE, "--timeout=60s"]);
+    for (claim, reported, reserved, aside) in &lost {
+        std::fs::rename(aside, reserved).unwrap();
+        site.wait("Bound", &[claim]);
+        assert_eq!(site.reported(claim), *reported);
+    }
     every_address_is_accounted_for(&site);
     nothing_changed_hands(&history.0, &history.1);
     site.delete_all();
@@ -263,6 +289,15 @@ async fn names_and_forms_of_its_own_are_refused_or_held_and_never_bound_twice(cl
     assert!(bound.values().all(|n| *n == 1), "{bound:?}");
     site.delete_all();
     site.nothing_was_refused();
+}
+
+const FREE: &str = "ip-192-0-2-120";
+
+/// An address that an administrator has provided.
+fn free() -> Value {
+    let spec = json!({"address": "192.0.2.120", "className": "goes", "reclaimPolicy": "Delete",
+        "source": {"fromClass": {}}});
+    address(FREE, spec)
 }
 
 fn service(name: &str) -> Value {

@@ -148,6 +148,9 @@ func (c *Claims) provision(ctx context.Context, claim *IPAddressClaim, class *IP
 			Source:        Source{ProviderRef: &ProviderRef{ID: reservation.ID}},
 		},
 	}
+	if c.WithUID {
+		address.Spec.ClaimRef.UID = string(claim.UID)
+	}
 	if err := c.Create(ctx, &address); err != nil {
 		return err
 	}

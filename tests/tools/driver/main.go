@@ -30,6 +30,8 @@ type Driver struct {
 	Eager bool
 	// Names its objects in its own way, writes IPv6 in another form, and tears down early.
 	Rude bool
+	// Writes the uid of the claim too, which it may.
+	WithUID bool
 	// How often the backend is looked at.
 	Poll time.Duration
 }
@@ -51,6 +53,7 @@ func main() {
 	flag.StringVar(&driver.Backend.Folder, "backend", "", "the folder that is its backend")
 	flag.BoolVar(&driver.Eager, "eager", false, "serve also claims that are Bound with a lost or deleted address")
 	flag.BoolVar(&driver.Rude, "rude", false, "use own names and forms, and do not wait for the core at the end")
+	flag.BoolVar(&driver.WithUID, "uid", false, "write the uid of the claim too")
 	flag.DurationVar(&driver.Poll, "poll", time.Second, "how often the backend is looked at")
 	flag.Parse()
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))
