@@ -83,6 +83,14 @@ async fn a_claim_goes_from_stamp_to_workload_to_tear_down(cluster: Cluster) {
         let left = items(&site.cluster, "ipaddr");
         left.len() == 1 && left[0]["status"]["phase"] == "Released"
     });
+    // An administrator lets somebody else have it, without the driver, and gives it up in the end.
+    let clear = json!([{"op": "remove", "path": "/spec/claimRef"}]).to_string();
+    site.cluster
+        .ctl(&["patch", "ipaddr", &kept, "--type=json", "-p", &clear]);
+    create(&site.cluster, &claim("next", json!({"className": "stays"})));
+    site.wait("Bound", &["next"]);
+    assert_eq!(site.reported("next"), [(kept.clone(), kept_ip.clone())]);
+    site.cluster.ctl(&[&delete[..], &["ipaddrclaim"]].concat());
     assert_eq!(site.in_backend("reserved"), [kept_ip.as_str()]);
     site.cluster
         .ctl(&["delete", "ipaddr", &kept, "--timeout=60s"]);
@@ -182,7 +190,10 @@ async fn a_driver_that_replaces_what_is_lost_or_deleted_changes_no_address_and_d
         assert_eq!(site.reported(claim), *reported);
     }
     for (claim, ..) in &lost {
-        assert_eq!(site.get("ipaddrclaim", claim)["status"]["phase"], "Lost");
+        let claim = site.get("ipaddrclaim", claim);
+        assert_eq!(claim["status"]["phase"], "Lost", "{claim}");
+        let stamp = &claim["metadata"]["annotations"]["local.sdn.cozystack.io/provisioner"];
+        assert!(stamp.is_null(), "a driver is asked to provide: {claim}");
     }
     assert_eq!(site.get("ipaddr", FREE)["status"]["phase"], "Available");
     // One more driver finds nothing new to do.
