@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Backend is a provider of addresses that keeps its reservations in a folder, so that it outlives the
@@ -23,9 +24,10 @@ type Backend struct {
 
 // Reservation is an address that the backend holds for us.
 type Reservation struct {
-	ID  string     `json:"id"`
-	Tag Tag        `json:"tag"`
-	IP  netip.Addr `json:"-"`
+	ID    string     `json:"id"`
+	Tag   Tag        `json:"tag"`
+	Since time.Time  `json:"since"`
+	IP    netip.Addr `json:"-"`
 }
 
 // Tag says what a reservation was made for, so that it is found again after a crash.
@@ -96,7 +98,8 @@ func (b Backend) Reserve(tag Tag, prefixes []netip.Prefix, taken map[netip.Addr]
 			if familyOf(ip) != tag.Family || taken[ip] || reserved[ip] {
 				continue
 			}
-			reservation := Reservation{ID: "rsv-" + strings.ToLower(rand.Text()), Tag: tag, IP: ip}
+			id := "rsv-" + strings.ToLower(rand.Text())
+			reservation := Reservation{ID: id, Tag: tag, Since: time.Now(), IP: ip}
 			switch err := b.store(reservation); {
 			case err == nil:
 				return reservation, nil

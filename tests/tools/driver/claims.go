@@ -179,8 +179,8 @@ func objectName(ip netip.Addr) string {
 	return name
 }
 
-// sweep releases what was reserved for a claim that is gone and never recorded, until the context
-// ends.
+// sweep releases what no address records because a driver was killed in between, and no claim waits
+// for, until the context ends.
 func (c *Claims) sweep(ctx context.Context, live client.Reader) error {
 	for {
 		if err := c.sweepOnce(ctx, live); err != nil && ctx.Err() == nil {
@@ -199,18 +199,31 @@ func (c *Claims) sweepOnce(ctx context.Context, live client.Reader) error {
 	if err != nil {
 		return err
 	}
+	var ledger IPAddressList
+	if err := c.List(ctx, &ledger); err != nil {
+		return err
+	}
 	for _, reservation := range all {
-		var claim IPAddressClaim
-		err := c.Get(ctx, client.ObjectKey{Namespace: reservation.Tag.Namespace, Name: reservation.Tag.Name}, &claim)
-		if err == nil && string(claim.UID) == reservation.Tag.UID || client.IgnoreNotFound(err) != nil {
+		if records(ledger, reservation.ID) {
 			continue
 		}
-		// In the cache the claim is gone; the records are asked for, after that.
-		var ledger IPAddressList
-		if err := live.List(ctx, &ledger); err != nil {
+		var claim IPAddressClaim
+		err := c.Get(ctx, client.ObjectKey{Namespace: reservation.Tag.Namespace, Name: reservation.Tag.Name}, &claim)
+		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		if records(ledger, reservation.ID) {
+		// Another copy may be about to record it.
+		isNew := time.Since(reservation.Since) < 2*time.Second
+		isGone := err != nil || string(claim.UID) != reservation.Tag.UID
+		if isNew || !isGone && claim.Status.Phase != PhaseBound {
+			continue
+		}
+		// The cache may be behind.
+		var now IPAddressList
+		if err := live.List(ctx, &now); err != nil {
+			return err
+		}
+		if records(now, reservation.ID) {
 			continue
 		}
 		log.FromContext(ctx).Info("released what nothing records", "address", reservation.IP)
