@@ -55,7 +55,7 @@ fn wait_bound(cluster: &Cluster, names: &[&str]) {
     cluster.ctl(&[&wait[..], &["ipaddrclaim"], names].concat());
 }
 
-fn create(cluster: &Cluster, object: &Value) {
+pub(crate) fn create(cluster: &Cluster, object: &Value) {
     let (taken, said) = cluster.send(&["create"], object);
     assert!(taken, "{said}");
 }
@@ -101,7 +101,7 @@ async fn one_leads_and_is_followed_by_the_other_when_it_is_killed_or_stops(clust
 }
 
 /// The kubeconfig of a service account of the chart.
-fn account(cluster: &Cluster, name: &str) -> PathBuf {
+pub(crate) fn account(cluster: &Cluster, name: &str) -> PathBuf {
     let token = cluster.ctl(&["create", "token", name, "-n", SYSTEM]);
     let admin = std::fs::read_to_string(cluster.kubeconfig(ADMIN)).unwrap();
     let path = cluster.kubeconfig(name);

@@ -14,6 +14,7 @@ mod outage;
 mod roles;
 mod show;
 mod storm;
+mod third_party;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -43,12 +44,12 @@ pub(crate) use cases;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let built =
-        ["etcd", "kubernetes", "helm"].map(|tool| ipledger_tests::tools::folder(tool).is_some());
-    let built = built == [true, true, true];
+    let built = ["etcd", "kubernetes", "helm", "driver"]
+        .map(|tool| ipledger_tests::tools::folder(tool).is_some());
+    let built = built == [true; 4];
     if !built {
         eprintln!(
-            "the cases are skipped, build the servers: tests/tools/build etcd kubernetes helm"
+            "the cases are skipped, build the servers: tests/tools/build etcd kubernetes helm driver"
         );
     }
     let cluster = Arc::new(OnceLock::new());
@@ -67,6 +68,7 @@ fn main() {
         events::cases(),
         roles::cases(),
         storm::cases(),
+        third_party::cases(),
     ]
     .concat();
     let alone = alone
