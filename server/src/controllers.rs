@@ -47,6 +47,8 @@ pub(crate) struct Controllers {
     pub(crate) clock: Arc<dyn Clock>,
     /// Where the binding core tells what becomes of claims.
     pub(crate) events: Arc<dyn EventSink>,
+    /// How the binding core binds.
+    pub(crate) binding: BinderOptions,
     pub(crate) metrics: Arc<Metrics>,
     /// `None`: they work all the time.
     pub(crate) election: Option<Arc<dyn Election>>,
@@ -125,7 +127,7 @@ impl Controllers {
             Arc::clone(&self.clock),
             progress.clone(),
             Arc::clone(&self.events),
-            BinderOptions::default(),
+            self.binding,
         ));
         let writes = Arc::clone(&binder);
         self.metrics.set_core(move || writes.writes());

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures::FutureExt;
-use ipledger_core::runtime::{Clock, Election, MeteredStore};
+use ipledger_core::runtime::{BinderOptions, Clock, Election, MeteredStore};
 use ipledger_core::store::StoreError;
 use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
@@ -32,7 +32,7 @@ use crate::metrics::Metrics;
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What to serve, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// Where the ledger is.
     pub ledger: Location,
@@ -41,6 +41,8 @@ pub struct ServeOptions {
     /// The name of the server among those of its ledger, which no other one has at the same time;
     /// host and address without it.
     pub name: Option<String>,
+    /// How its binding core binds.
+    pub binding: BinderOptions,
 }
 
 /// Why a server cannot start, or ended.
@@ -160,7 +162,11 @@ impl Server {
         let mut server = Server::new(address, ledger);
         let name = options.name.clone();
         let name = name.unwrap_or_else(|| default_name(address));
-        server.start_controllers(Component::ALL, server.ledger.election(&name));
+        server.start_controllers(
+            Component::ALL,
+            server.ledger.election(&name),
+            options.binding,
+        );
         server.start_api(listener, api::router);
         Ok(server)
     }
@@ -215,12 +221,14 @@ impl Server {
         &mut self,
         components: &'static [Component],
         election: Option<Arc<dyn Election>>,
+        binding: BinderOptions,
     ) {
         let controllers = Controllers {
             components,
             store: Arc::new(self.store.clone()),
             clock: Arc::clone(&self.clock),
             events: self.ledger.events(),
+            binding,
             metrics: Arc::clone(&self.metrics),
             election,
         };
@@ -312,6 +320,7 @@ mod tests {
             ledger: Location::File(file(folder)),
             listen: listen.parse().unwrap(),
             name: None,
+            binding: BinderOptions::default(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use ipledger_core::api::{IPAddressClaim, Key, Kind, Object};
+use ipledger_core::runtime::BinderOptions;
 use ipledger_core::store::{
     ListOptions, Preconditions, ReadAt, Store, StoreError, WatchEvent, WatchFrom, WatchOptions,
 };
@@ -51,6 +52,7 @@ impl Cluster {
                 cluster: cluster.clone(),
                 listen: ([127, 0, 0, 1], 0).into(),
                 lease: None,
+                binding: BinderOptions::default(),
             };
             async move { kubernetes::start(&options).await }
         };

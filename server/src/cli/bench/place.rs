@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use ipledger_core::api::{Kind, Object};
+use ipledger_core::runtime::BinderOptions;
 
 use crate::cli::client::{Client, Scope, WatchItem};
 use crate::cli::exit::CliError;
@@ -75,6 +76,7 @@ impl Standalone {
             ledger: Location::File(folder.path().join("bench.db")),
             listen: ([127, 0, 0, 1], 0).into(),
             name: None,
+            binding: BinderOptions::default(),
         })
         .await?;
         let client = Client::new(&format!("http://{}", server.address()))?;
