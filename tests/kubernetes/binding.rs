@@ -1,50 +1,19 @@
-//! The real program against the API server: the binding core and the range driver, each a process.
+//! The real program against the API server: the binding core and the range driver, each a process under
+//! the account of the chart; one of each, and two of each that both work.
 
-use std::time::{Duration, Instant};
-
-use ipledger_tests::kubernetes::ADMIN;
-use ipledger_tests::program::{PATIENCE, Server};
 use serde_json::{Value, json};
 
 use crate::cases;
-use crate::cluster::{Cluster, TEAM, claim};
-use crate::controllers;
+use crate::cluster::{Cluster, TEAM, claim, eventually};
+use crate::installation::Installation;
 
-cases![Alone:
+cases![Installed:
     claims_are_bound_shown_and_given_back,
-    two_cores_and_two_drivers_bind_as_one,
+    many_claims_are_bound_and_nothing_twice,
     the_core_goes_on_after_the_server_was_restarted,
 ];
 
 const QUICKSTART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/quickstart.yaml");
-
-/// The controllers at work; they are gone when this is.
-struct Controllers {
-    _servers: Vec<Server>,
-}
-
-impl Controllers {
-    /// So many of each.
-    fn start(cluster: &Cluster, each: usize) -> Controllers {
-        let kubeconfig = cluster.kubeconfig(ADMIN);
-        let mut servers = Vec::new();
-        for _ in 0..each {
-            for command in [&["controller"][..], &["driver", "range"]] {
-                servers.push(controllers::start(&kubeconfig, command));
-            }
-        }
-        Controllers { _servers: servers }
-    }
-}
-
-/// Waits until it holds.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
 
 pub(crate) fn items(cluster: &Cluster, kind: &str) -> Vec<Value> {
     let list: Value =
@@ -56,9 +25,36 @@ pub(crate) fn apply_quickstart(cluster: &Cluster) {
     cluster.ctl(&["apply", "-f", QUICKSTART]);
 }
 
-async fn claims_are_bound_shown_and_given_back(cluster: Cluster) {
-    let _controllers = Controllers::start(&cluster, 1);
-    apply_quickstart(&cluster);
+/// Every IP has one object, every address that a bound claim reports is held by it, and a claim has one
+/// of each family that it asks for.
+pub(crate) fn assert_nothing_is_held_twice(cluster: &Cluster) {
+    let mut held = std::collections::BTreeMap::new();
+    for address in items(cluster, "ipaddr") {
+        let claim = &address["spec"]["claimRef"];
+        let text = address["spec"]["address"].as_str().unwrap().to_owned();
+        let before = held.insert(text.clone(), claim["uid"].clone());
+        assert_eq!(before, None, "{text} has two objects");
+    }
+    for claim in items(cluster, "ipaddrclaim") {
+        let (name, uid) = (&claim["metadata"]["name"], &claim["metadata"]["uid"]);
+        let addresses = claim["status"]["addresses"].as_array();
+        for address in addresses.into_iter().flatten() {
+            let text = address["address"].as_str().unwrap();
+            assert_eq!(&held[text], uid, "{name} reports {text}");
+        }
+        let wanted = if claim["spec"]["family"] == "Dual" {
+            2
+        } else {
+            1
+        };
+        if name.as_str().unwrap().starts_with("c-") {
+            assert_eq!(addresses.map(Vec::len), Some(wanted), "{name}");
+        }
+    }
+}
+
+fn claims_are_bound_shown_and_given_back(cluster: &mut Installation) {
+    apply_quickstart(cluster);
     let wait = [
         "wait",
         "--for=condition=Bound",
@@ -91,7 +87,7 @@ async fn claims_are_bound_shown_and_given_back(cluster: Cluster) {
     eventually(
         "what the range gave is given back, the rest is kept",
         || {
-            let left = items(&cluster, "ipaddr");
+            let left = items(cluster, "ipaddr");
             let phases: Vec<_> = left
                 .iter()
                 .map(|a| (&a["spec"]["address"], &a["status"]["phase"]))
@@ -101,9 +97,8 @@ async fn claims_are_bound_shown_and_given_back(cluster: Cluster) {
     );
 }
 
-async fn two_cores_and_two_drivers_bind_as_one(cluster: Cluster) {
-    let _controllers = Controllers::start(&cluster, 2);
-    apply_quickstart(&cluster);
+fn many_claims_are_bound_and_nothing_twice(cluster: &mut Installation) {
+    apply_quickstart(cluster);
     let claims: Vec<Value> = (0..40)
         .map(|n| {
             let family = ["IPv4", "IPv6", "Dual"][n % 3];
@@ -125,34 +120,11 @@ async fn two_cores_and_two_drivers_bind_as_one(cluster: Cluster) {
         TEAM,
     ];
     cluster.ctl(&wait);
-    let mut held = std::collections::BTreeMap::new();
-    for address in items(&cluster, "ipaddr") {
-        let claim = &address["spec"]["claimRef"];
-        let text = address["spec"]["address"].as_str().unwrap().to_owned();
-        let before = held.insert(text.clone(), claim["uid"].clone());
-        assert_eq!(before, None, "{text} has two objects");
-    }
-    for claim in items(&cluster, "ipaddrclaim") {
-        let (name, uid) = (&claim["metadata"]["name"], &claim["metadata"]["uid"]);
-        let addresses = claim["status"]["addresses"].as_array();
-        for address in addresses.into_iter().flatten() {
-            let text = address["address"].as_str().unwrap();
-            assert_eq!(&held[text], uid, "{name} reports {text}");
-        }
-        let wanted = if claim["spec"]["family"] == "Dual" {
-            2
-        } else {
-            1
-        };
-        if name.as_str().unwrap().starts_with("c-") {
-            assert_eq!(addresses.map(Vec::len), Some(wanted), "{name}");
-        }
-    }
+    assert_nothing_is_held_twice(cluster);
 }
 
-async fn the_core_goes_on_after_the_server_was_restarted(mut cluster: Cluster) {
-    let _controllers = Controllers::start(&cluster, 1);
-    apply_quickstart(&cluster);
+fn the_core_goes_on_after_the_server_was_restarted(cluster: &mut Installation) {
+    apply_quickstart(cluster);
     let wait = [
         "wait",
         "--for=condition=Bound",
@@ -160,12 +132,12 @@ async fn the_core_goes_on_after_the_server_was_restarted(mut cluster: Cluster) {
         "ipaddrclaim",
     ];
     cluster.ctl(&[&wait[..], &["web", "dual", "mail"]].concat());
-    let before = items(&cluster, "ipaddr").len();
+    let before = items(cluster, "ipaddr").len();
     cluster.kill();
     cluster.start_again();
     cluster.wait_until_served();
     let (taken, said) = cluster.send(&["create"], &claim("late", json!({})));
     assert!(taken, "{said}");
     cluster.ctl(&[&wait[..], &["late", "-n", TEAM]].concat());
-    assert_eq!(items(&cluster, "ipaddr").len(), before + 1);
+    assert_eq!(items(cluster, "ipaddr").len(), before + 1);
 }

@@ -4,11 +4,12 @@ use std::io::Write as _;
 use std::ops::{Deref, DerefMut};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipledger_core::api::Object;
 use ipledger_store_kube::{KubeStore, Options};
-use ipledger_tests::kubernetes::{ADMIN, Kubernetes, succeed};
+use ipledger_tests::kubernetes::{ADMIN, Answer, Kubernetes, succeed};
+use ipledger_tests::program::PATIENCE;
 use serde_json::{Value, json};
 
 const DEFINITIONS: &str = concat!(
@@ -30,6 +31,14 @@ impl Deref for Cluster {
 impl DerefMut for Cluster {
     fn deref_mut(&mut self) -> &mut Kubernetes {
         &mut self.0
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.assert_nothing_was_denied();
+        }
     }
 }
 
@@ -75,8 +84,20 @@ impl Cluster {
         succeed(&mut self.kubectl(arguments))
     }
 
+    /// No component of the chart has tried what its account may not. (kubectl has, where a case tries it
+    /// on purpose with the token of one.)
+    pub(crate) fn assert_nothing_was_denied(&self) {
+        let denied: Vec<Answer> = self.audit().into_iter().filter(is_denied_to_us).collect();
+        assert!(denied.is_empty(), "{denied:#?}");
+    }
+
     /// Sends an object to kubectl, which may fail: whether it did not, and what it said.
     pub(crate) fn send(&self, arguments: &[&str], object: &Value) -> (bool, String) {
+        self.send_text(arguments, &object.to_string())
+    }
+
+    /// Sends manifests to kubectl, as [`Cluster::send`].
+    pub(crate) fn send_text(&self, arguments: &[&str], manifests: &str) -> (bool, String) {
         let mut child = self
             .kubectl(arguments)
             .args(["-f", "-"])
@@ -86,7 +107,7 @@ impl Cluster {
             .spawn()
             .unwrap();
         let mut input = child.stdin.take().unwrap();
-        input.write_all(object.to_string().as_bytes()).unwrap();
+        input.write_all(manifests.as_bytes()).unwrap();
         drop(input);
         let output = child.wait_with_output().unwrap();
         let said = [output.stdout, output.stderr].concat();
@@ -94,6 +115,19 @@ impl Cluster {
             output.status.success(),
             String::from_utf8_lossy(&said).into_owned(),
         )
+    }
+}
+
+fn is_denied_to_us(answer: &Answer) -> bool {
+    answer.is_denial() && !answer.program.starts_with("kubectl")
+}
+
+/// Waits until it holds.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 

@@ -4,19 +4,29 @@
 // A case fails by panicking, as every test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod accounts;
 mod binding;
+mod chart;
 mod cluster;
+mod components;
 mod controllers;
 mod definitions;
+mod golden;
+mod installation;
+mod kubectl;
+mod leases;
 mod outage;
 mod roles;
 mod show;
+mod tenants;
+mod upgrade;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cluster::Cluster;
+use installation::{Installation, Replicas, Spare};
 use libtest_mimic::{Arguments, Trial};
 
 /// How long a case may take.
@@ -27,12 +37,27 @@ type Work = Pin<Box<dyn Future<Output = ()>>>;
 type Alone = (&'static str, fn(Cluster) -> Work);
 /// A case in words, and what it does on a cluster that others use too.
 type Shared = (&'static str, fn(Arc<Cluster>) -> Work);
+/// A case in words, and what it does with a cluster that it starts itself.
+type Own = (&'static str, fn());
+/// A case in words, and what it does with the chart on a cluster that it leaves as it found it.
+type Installed = (&'static str, fn(&mut Installation));
 
 /// Collects the cases of a file. A case that is not named here is a compiler warning.
 macro_rules! cases {
-    ($as:ident: $($name:ident),* $(,)?) => {
+    (Alone: $($name:ident),* $(,)?) => {
+        cases![async Alone: $($name),*];
+    };
+    (Shared: $($name:ident),* $(,)?) => {
+        cases![async Shared: $($name),*];
+    };
+    (async $as:ident: $($name:ident),*) => {
         pub(crate) fn cases() -> Vec<crate::$as> {
             vec![$((stringify!($name), |cluster| Box::pin($name(cluster)))),*]
+        }
+    };
+    ($as:ident: $($name:ident),* $(,)?) => {
+        pub(crate) fn cases() -> Vec<crate::$as> {
+            vec![$((stringify!($name), $name)),*]
         }
     };
 }
@@ -56,17 +81,36 @@ fn main() {
             run(cluster.get_or_init(|| Arc::new(Cluster::start())).clone())
         })
     });
-    let alone = [
-        outage::cases(),
-        binding::cases(),
-        controllers::cases(),
-        roles::cases(),
-    ]
-    .concat();
+    let spare = Arc::new(Spare::default());
+    let installed = [accounts::cases(), kubectl::cases(), tenants::cases()].concat();
+    let installed = [
+        ("", Replicas::None, leases::cases()),
+        ("", Replicas::One, installed),
+        ("with_one_of_each::", Replicas::One, binding::cases()),
+        (
+            "with_two_without_election::",
+            Replicas::TwoWithoutElection,
+            binding::cases(),
+        ),
+    ];
+    let installed = installed.into_iter().flat_map(|(group, replicas, cases)| {
+        let spare = spare.clone();
+        cases.into_iter().map(move |(name, run)| {
+            let (spare, name) = (spare.clone(), format!("{group}{name}"));
+            trial(&name, move || {
+                Box::pin(async move { spare.run(replicas, run) })
+            })
+        })
+    });
+    let alone = [outage::cases(), controllers::cases(), roles::cases()].concat();
     let alone = alone
         .into_iter()
         .map(|(name, run)| trial(name, move || run(Cluster::start())));
+    let own = upgrade::cases().into_iter();
+    let own = own.map(|(name, run)| trial(name, move || Box::pin(async move { run() })));
     let trials = alone
+        .chain(own)
+        .chain(installed)
         .chain(shared)
         .map(|trial| trial.with_ignored_flag(!built));
     libtest_mimic::run(&arguments, trials.collect()).exit();
