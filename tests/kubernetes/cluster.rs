@@ -61,6 +61,21 @@ impl Cluster {
         self.wait_until_served();
     }
 
+    /// Our definitions as the server has them, by name.
+    pub(crate) fn definitions(&self) -> Vec<(String, Value)> {
+        let list: Value = serde_json::from_str(&self.ctl(&["get", "crd", "-o", "json"])).unwrap();
+        let all = list["items"].as_array().unwrap().iter();
+        let all = all.map(|d| {
+            (
+                d["metadata"]["name"].as_str().unwrap().to_owned(),
+                d.clone(),
+            )
+        });
+        let all: Vec<_> = all.collect();
+        assert_eq!(all.len(), 3);
+        all
+    }
+
     pub(crate) async fn store(&self, patience: Duration) -> Arc<KubeStore> {
         self.store_of(ADMIN, patience).await
     }

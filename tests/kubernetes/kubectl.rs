@@ -3,7 +3,7 @@
 use ipledger_tests::kubernetes::NOBODY;
 use serde_json::{Value, json};
 
-use crate::binding::items;
+use crate::binding::{at_rest, items};
 use crate::cases;
 use crate::cluster::{TEAM, address, claim, class, eventually};
 use crate::golden;
@@ -205,18 +205,9 @@ fn a_dry_run_on_the_server_changes_nothing(cluster: &mut Installation) {
         ],
     );
     wait_bound(cluster, &["web"]);
-    // The condition is written after the driver has been asked, the capacity of the class at last.
-    let all = || {
-        ["ipaddrclass", "ipaddr", "ipaddrclaim"]
-            .map(|kind| items(cluster, kind))
-            .concat()
-    };
-    let mut before = all();
-    eventually("nothing is written any more", || {
-        std::thread::sleep(std::time::Duration::from_millis(1500));
-        let earlier = std::mem::replace(&mut before, all());
-        earlier == before
-    });
+    at_rest(cluster);
+    let all = || ["ipaddrclass", "ipaddr", "ipaddrclaim"].map(|kind| items(cluster, kind));
+    let before = all();
     let dry = "--dry-run=server";
     let new = claim("new", json!({"className": "lan"}));
     let labelled = {

@@ -1,13 +1,10 @@
 //! One of several cores works, with the lease of the chart: another one follows when it is killed, stops
 //! or hangs, and one that hung and goes on does no harm.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use ipledger_tests::program::signal;
 use serde_json::{Value, json};
 
-use crate::binding::{apply_quickstart, assert_nothing_is_held_twice, items};
+use crate::binding::{apply_quickstart, assert_nothing_is_held_twice, at_rest, items, versions};
 use crate::cases;
 use crate::chart::SYSTEM;
 use crate::cluster::{TEAM, claim, eventually};
@@ -83,19 +80,6 @@ fn one_leads_and_is_followed_by_the_other_when_it_is_killed_or_stops(cluster: &m
     });
 }
 
-/// The resource version of each claim and address.
-fn versions(cluster: &Installation) -> BTreeMap<String, Value> {
-    let all = ["ipaddrclaim", "ipaddr"].map(|kind| items(cluster, kind));
-    let versions = all.concat().into_iter().map(|object| {
-        let metadata = &object["metadata"];
-        (
-            format!("{} {}", object["kind"], metadata["name"]),
-            metadata["resourceVersion"].clone(),
-        )
-    });
-    versions.collect()
-}
-
 fn one_that_hangs_is_followed_and_does_no_harm_when_it_goes_on(cluster: &mut Installation) {
     let _driver = Pod::of(cluster, Name::Range, LEASE).start(cluster);
     let (_, leader, other) = two_cores(cluster);
@@ -122,13 +106,7 @@ fn one_that_hangs_is_followed_and_does_no_harm_when_it_goes_on(cluster: &mut Ins
     wait_bound(cluster, &["--all"]);
     assert!(other.leads());
     let new = holder(cluster);
-    // What follows the last `Bound`, such as the stamp, is written too.
-    let mut before = versions(cluster);
-    eventually("nothing is written any more", || {
-        std::thread::sleep(Duration::from_millis(500));
-        let earlier = std::mem::replace(&mut before, versions(cluster));
-        earlier == before
-    });
+    let before = at_rest(cluster);
     signal(leader.pid(), "CONT");
     eventually("it has seen that another one leads", || {
         leader.printed().contains("does not lead any more") && !leader.leads()
@@ -136,12 +114,9 @@ fn one_that_hangs_is_followed_and_does_no_harm_when_it_goes_on(cluster: &mut Ins
     // What it had asked before it hung has timed out.
     eventually("it is ready to follow", || leader.is_ready());
     leader.assert_probed();
+    assert_eq!(versions(cluster), before, "it has written");
     create(cluster, "last");
     wait_bound(cluster, &["last"]);
     assert_eq!(holder(cluster), new);
-    let after = versions(cluster);
-    for (object, version) in &before {
-        assert_eq!(after.get(object), Some(version), "{object} was written");
-    }
     assert_nothing_is_held_twice(cluster);
 }

@@ -17,6 +17,7 @@ mod kubectl;
 mod leases;
 mod outage;
 mod roles;
+mod rules;
 mod show;
 mod tenants;
 mod upgrade;
@@ -74,7 +75,7 @@ fn main() {
         );
     }
     let cluster = Arc::new(OnceLock::new());
-    let shared = [definitions::cases(), show::cases()].concat();
+    let shared = [definitions::cases(), rules::cases(), show::cases()].concat();
     let shared = shared.into_iter().map(|(name, run)| {
         let cluster = cluster.clone();
         trial(name, move || {
