@@ -9,8 +9,9 @@ use crate::binding::items;
 use crate::cases;
 use crate::cluster::{Cluster, TEAM};
 use crate::controllers;
+use crate::installation::Installation;
 
-cases![Alone:
+cases![Installed:
     a_measurement_binds_in_five_writes_and_leaves_nothing_behind,
 ];
 
@@ -21,10 +22,10 @@ fn bench(cluster: &Cluster, addresses: &str) -> Output {
     command.arg(cluster.kubeconfig(ADMIN)).output().unwrap()
 }
 
-async fn a_measurement_binds_in_five_writes_and_leaves_nothing_behind(cluster: Cluster) {
+fn a_measurement_binds_in_five_writes_and_leaves_nothing_behind(cluster: &mut Installation) {
     // A claim that is seen to wait for its address tells so, which is a write more.
     for (addresses, most) in [("static", 5.0), ("range", 6.0)] {
-        let output = bench(&cluster, addresses);
+        let output = bench(cluster, addresses);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
         let table = String::from_utf8_lossy(&output.stdout);
@@ -36,16 +37,16 @@ async fn a_measurement_binds_in_five_writes_and_leaves_nothing_behind(cluster: C
         let writes: f64 = row("core writes a bind").parse().unwrap();
         assert!(writes <= most, "{table}");
         for kind in ["ipaddrclass", "ipaddr", "ipaddrclaim"] {
-            assert_eq!(items(&cluster, kind), [0; 0], "{kind}");
+            assert_eq!(items(cluster, kind), [0; 0], "{kind}");
         }
     }
     let _core = controllers::start(&cluster.kubeconfig(ADMIN), &["controller"]);
-    let refused = bench(&cluster, "static");
+    let refused = bench(cluster, "static");
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(
         said.contains("a binding core works on this cluster already"),
         "{said}"
     );
-    assert_eq!(items(&cluster, "ipaddrclaim"), [0; 0]);
+    assert_eq!(items(cluster, "ipaddrclaim"), [0; 0]);
 }

@@ -1,50 +1,22 @@
-//! The real program against the API server: the binding core and the range driver, each a process.
+//! The real program against the API server: the binding core and the range driver, each a process under
+//! the account of the chart; one of each, and two of each that both work.
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use ipledger_tests::kubernetes::ADMIN;
-use ipledger_tests::program::{PATIENCE, Server};
 use serde_json::{Value, json};
 
 use crate::cases;
-use crate::cluster::{Cluster, TEAM, claim};
-use crate::controllers;
+use crate::cluster::{Cluster, TEAM, claim, eventually};
+use crate::installation::Installation;
 
-cases![Alone:
+cases![Installed:
     claims_are_bound_shown_and_given_back,
-    two_cores_and_two_drivers_bind_as_one,
-    the_core_goes_on_after_the_server_was_restarted,
+    many_claims_are_bound_and_nothing_twice,
+    the_core_goes_on_when_servers_fail_under_load,
 ];
 
 const QUICKSTART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/quickstart.yaml");
-
-/// The controllers at work; they are gone when this is.
-struct Controllers {
-    _servers: Vec<Server>,
-}
-
-impl Controllers {
-    /// So many of each.
-    fn start(cluster: &Cluster, each: usize) -> Controllers {
-        let kubeconfig = cluster.kubeconfig(ADMIN);
-        let mut servers = Vec::new();
-        for _ in 0..each {
-            for command in [&["controller"][..], &["driver", "range"]] {
-                servers.push(controllers::start(&kubeconfig, command));
-            }
-        }
-        Controllers { _servers: servers }
-    }
-}
-
-/// Waits until it holds.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
 
 pub(crate) fn items(cluster: &Cluster, kind: &str) -> Vec<Value> {
     let list: Value =
@@ -56,9 +28,64 @@ pub(crate) fn apply_quickstart(cluster: &Cluster) {
     cluster.ctl(&["apply", "-f", QUICKSTART]);
 }
 
-async fn claims_are_bound_shown_and_given_back(cluster: Cluster) {
-    let _controllers = Controllers::start(&cluster, 1);
-    apply_quickstart(&cluster);
+/// For a ledger at rest: every IP has one object, a bound claim has one address of each family that it
+/// asks for, and no address is held but those that a claim reports.
+pub(crate) fn assert_nothing_is_held_twice(cluster: &Cluster) {
+    let mut held = BTreeMap::new();
+    for address in items(cluster, "ipaddr") {
+        let text = address["spec"]["address"].as_str().unwrap().to_owned();
+        let before = held.insert(text.clone(), address["spec"]["claimRef"]["uid"].clone());
+        assert_eq!(before, None, "{text} has two objects");
+    }
+    for claim in items(cluster, "ipaddrclaim") {
+        let (name, uid) = (&claim["metadata"]["name"], &claim["metadata"]["uid"]);
+        let addresses = claim["status"]["addresses"].as_array();
+        for address in addresses.into_iter().flatten() {
+            let text = address["address"].as_str().unwrap();
+            assert_eq!(
+                held.remove(text).as_ref(),
+                Some(uid),
+                "{name} reports {text}"
+            );
+        }
+        let wanted = match (&claim["status"]["phase"], &claim["spec"]["family"]) {
+            (phase, _) if phase != "Bound" => continue,
+            (_, family) if family == "Dual" => 2,
+            _ => 1,
+        };
+        assert_eq!(addresses.map(Vec::len), Some(wanted), "{name}");
+    }
+    held.retain(|_, uid| !uid.is_null());
+    assert!(held.is_empty(), "held, and reported by nobody: {held:?}");
+}
+
+/// The resource version of each object of ours.
+pub(crate) fn versions(cluster: &Cluster) -> BTreeMap<String, Value> {
+    let all = ["ipaddrclass", "ipaddr", "ipaddrclaim"].map(|kind| items(cluster, kind));
+    let versions = all.concat().into_iter().map(|object| {
+        let metadata = &object["metadata"];
+        (
+            format!("{} {}", object["kind"], metadata["name"]),
+            metadata["resourceVersion"].clone(),
+        )
+    });
+    versions.collect()
+}
+
+/// Waits until nothing is written any more, and what there is then.
+pub(crate) fn at_rest(cluster: &Cluster) -> BTreeMap<String, Value> {
+    let mut now = versions(cluster);
+    eventually("nothing is written any more", || {
+        // Longer than what follows the last `Bound` may wait, such as the capacity of a class.
+        std::thread::sleep(Duration::from_millis(1500));
+        let before = std::mem::replace(&mut now, versions(cluster));
+        before == now
+    });
+    now
+}
+
+fn claims_are_bound_shown_and_given_back(cluster: &mut Installation) {
+    apply_quickstart(cluster);
     let wait = [
         "wait",
         "--for=condition=Bound",
@@ -91,7 +118,7 @@ async fn claims_are_bound_shown_and_given_back(cluster: Cluster) {
     eventually(
         "what the range gave is given back, the rest is kept",
         || {
-            let left = items(&cluster, "ipaddr");
+            let left = items(cluster, "ipaddr");
             let phases: Vec<_> = left
                 .iter()
                 .map(|a| (&a["spec"]["address"], &a["status"]["phase"]))
@@ -101,71 +128,74 @@ async fn claims_are_bound_shown_and_given_back(cluster: Cluster) {
     );
 }
 
-async fn two_cores_and_two_drivers_bind_as_one(cluster: Cluster) {
-    let _controllers = Controllers::start(&cluster, 2);
-    apply_quickstart(&cluster);
-    let claims: Vec<Value> = (0..40)
+/// So many claims of the class of the quickstart, of every family in turn.
+fn many(name: &str, count: usize) -> Value {
+    let claims: Vec<Value> = (0..count)
         .map(|n| {
             let family = ["IPv4", "IPv6", "Dual"][n % 3];
-            claim(
-                &format!("c-{n}"),
-                json!({"className": "standard", "family": family}),
-            )
+            let spec = json!({"className": "standard", "family": family});
+            claim(&format!("{name}-{n}"), spec)
         })
         .collect();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": claims});
-    cluster.apply(&list.to_string());
-    let wait = [
-        "wait",
-        "--for=condition=Bound",
-        "--timeout=60s",
-        "ipaddrclaim",
-        "--all",
-        "-n",
-        TEAM,
-    ];
-    cluster.ctl(&wait);
-    let mut held = std::collections::BTreeMap::new();
-    for address in items(&cluster, "ipaddr") {
-        let claim = &address["spec"]["claimRef"];
-        let text = address["spec"]["address"].as_str().unwrap().to_owned();
-        let before = held.insert(text.clone(), claim["uid"].clone());
-        assert_eq!(before, None, "{text} has two objects");
-    }
-    for claim in items(&cluster, "ipaddrclaim") {
-        let (name, uid) = (&claim["metadata"]["name"], &claim["metadata"]["uid"]);
-        let addresses = claim["status"]["addresses"].as_array();
-        for address in addresses.into_iter().flatten() {
-            let text = address["address"].as_str().unwrap();
-            assert_eq!(&held[text], uid, "{name} reports {text}");
-        }
-        let wanted = if claim["spec"]["family"] == "Dual" {
-            2
-        } else {
-            1
-        };
-        if name.as_str().unwrap().starts_with("c-") {
-            assert_eq!(addresses.map(Vec::len), Some(wanted), "{name}");
-        }
-    }
+    json!({"apiVersion": "v1", "kind": "List", "items": claims})
 }
 
-async fn the_core_goes_on_after_the_server_was_restarted(mut cluster: Cluster) {
-    let _controllers = Controllers::start(&cluster, 1);
-    apply_quickstart(&cluster);
-    let wait = [
-        "wait",
-        "--for=condition=Bound",
-        "--timeout=60s",
-        "ipaddrclaim",
+fn wait_all_bound(cluster: &Cluster) {
+    let wait = ["wait", "--for=condition=Bound", "--timeout=60s"];
+    cluster.ctl(&[&wait[..], &["ipaddrclaim", "--all", "-n", TEAM]].concat());
+}
+
+fn many_claims_are_bound_and_nothing_twice(cluster: &mut Installation) {
+    apply_quickstart(cluster);
+    cluster.apply(&many("c", 40).to_string());
+    wait_all_bound(cluster);
+    at_rest(cluster);
+    assert_nothing_is_held_twice(cluster);
+}
+
+/// The server and its etcd are killed, and then etcd comes back from a copy that has forgotten every
+/// revision of before, while claims come in.
+fn the_core_goes_on_when_servers_fail_under_load(cluster: &mut Installation) {
+    apply_quickstart(cluster);
+    let faults: [fn(&mut Cluster); 3] = [
+        |cluster| {
+            cluster.kill();
+            cluster.start_again();
+        },
+        |cluster| {
+            cluster.etcd_mut().kill();
+            cluster.etcd_mut().start_again();
+        },
+        |cluster| {
+            cluster.kill();
+            cluster.etcd_mut().restore_ahead(10_000);
+            cluster.start_again();
+        },
     ];
-    cluster.ctl(&[&wait[..], &["web", "dual", "mail"]].concat());
-    let before = items(&cluster, "ipaddr").len();
-    cluster.kill();
-    cluster.start_again();
-    cluster.wait_until_served();
-    let (taken, said) = cluster.send(&["create"], &claim("late", json!({})));
-    assert!(taken, "{said}");
-    cluster.ctl(&[&wait[..], &["late", "-n", TEAM]].concat());
-    assert_eq!(items(&cluster, "ipaddr").len(), before + 1);
+    let folder = tempfile::tempdir().unwrap();
+    for (n, fault) in faults.into_iter().enumerate() {
+        let file = folder.path().join("claims");
+        std::fs::write(&file, many(&format!("c-{n}"), 15).to_string()).unwrap();
+        let mut apply = cluster.kubectl(&["apply", "--server-side", "-f"]);
+        apply.arg(&file);
+        std::thread::scope(|scope| {
+            let applied = scope.spawn(move || {
+                eventually("the claims are taken", || {
+                    apply.output().unwrap().status.success()
+                });
+            });
+            let started = format!("c-{n}-0");
+            let one = ["get", "ipaddrclaim", &started, "-n", TEAM];
+            eventually("the first claim is there", || {
+                cluster.kubectl(&one).output().unwrap().status.success()
+            });
+            fault(cluster);
+            applied.join().unwrap();
+        });
+        cluster.wait_until_served();
+        wait_all_bound(cluster);
+    }
+    at_rest(cluster);
+    assert_nothing_is_held_twice(cluster);
+    assert_eq!(items(cluster, "ipaddrclaim").len(), 45 + 4);
 }

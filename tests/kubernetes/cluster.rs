@@ -4,11 +4,12 @@ use std::io::Write as _;
 use std::ops::{Deref, DerefMut};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipledger_core::api::Object;
 use ipledger_store_kube::{KubeStore, Options};
-use ipledger_tests::kubernetes::{ADMIN, Kubernetes, succeed};
+use ipledger_tests::kubernetes::{ADMIN, Answer, Kubernetes, succeed};
+use ipledger_tests::program::PATIENCE;
 use serde_json::{Value, json};
 
 const DEFINITIONS: &str = concat!(
@@ -33,6 +34,14 @@ impl DerefMut for Cluster {
     }
 }
 
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.assert_nothing_was_denied();
+        }
+    }
+}
+
 impl Cluster {
     pub(crate) fn start() -> Cluster {
         let cluster = Cluster::bare();
@@ -50,6 +59,21 @@ impl Cluster {
     pub(crate) fn define(&self) {
         self.apply(&std::fs::read_to_string(DEFINITIONS).unwrap());
         self.wait_until_served();
+    }
+
+    /// Our definitions as the server has them, by name.
+    pub(crate) fn definitions(&self) -> Vec<(String, Value)> {
+        let list: Value = serde_json::from_str(&self.ctl(&["get", "crd", "-o", "json"])).unwrap();
+        let all = list["items"].as_array().unwrap().iter();
+        let all = all.map(|d| {
+            (
+                d["metadata"]["name"].as_str().unwrap().to_owned(),
+                d.clone(),
+            )
+        });
+        let all: Vec<_> = all.collect();
+        assert_eq!(all.len(), 3);
+        all
     }
 
     pub(crate) async fn store(&self, patience: Duration) -> Arc<KubeStore> {
@@ -75,8 +99,26 @@ impl Cluster {
         succeed(&mut self.kubectl(arguments))
     }
 
+    /// No component of the chart has tried what its account may not. (kubectl has, where a case tries it
+    /// on purpose with the token of one.)
+    pub(crate) fn assert_nothing_was_denied(&self) {
+        let denied: Vec<Answer> = self.audit().into_iter().filter(is_denied_to_us).collect();
+        assert!(denied.is_empty(), "{denied:#?}");
+    }
+
+    /// Creates an object, which must be taken.
+    pub(crate) fn create(&self, object: &Value) {
+        let (taken, said) = self.send(&["create"], object);
+        assert!(taken, "{said}");
+    }
+
     /// Sends an object to kubectl, which may fail: whether it did not, and what it said.
     pub(crate) fn send(&self, arguments: &[&str], object: &Value) -> (bool, String) {
+        self.send_text(arguments, &object.to_string())
+    }
+
+    /// Sends manifests to kubectl, as [`Cluster::send`].
+    pub(crate) fn send_text(&self, arguments: &[&str], manifests: &str) -> (bool, String) {
         let mut child = self
             .kubectl(arguments)
             .args(["-f", "-"])
@@ -86,7 +128,7 @@ impl Cluster {
             .spawn()
             .unwrap();
         let mut input = child.stdin.take().unwrap();
-        input.write_all(object.to_string().as_bytes()).unwrap();
+        input.write_all(manifests.as_bytes()).unwrap();
         drop(input);
         let output = child.wait_with_output().unwrap();
         let said = [output.stdout, output.stderr].concat();
@@ -94,6 +136,19 @@ impl Cluster {
             output.status.success(),
             String::from_utf8_lossy(&said).into_owned(),
         )
+    }
+}
+
+fn is_denied_to_us(answer: &Answer) -> bool {
+    answer.is_denial() && !answer.program.starts_with("kubectl")
+}
+
+/// Waits until it holds.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 

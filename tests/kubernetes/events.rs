@@ -2,13 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::binding::{eventually, items};
+use crate::binding::items;
 use crate::cases;
-use crate::cluster::{Cluster, TEAM, address, claim, class};
-use crate::controllers::component;
-use crate::roles;
+use crate::cluster::{Cluster, TEAM, address, claim, class, eventually};
+use crate::installation::Installation;
 
-cases![Alone:
+cases![Installed:
     a_claim_that_cannot_be_bound_has_an_event_that_says_why_and_one_when_it_is_bound,
 ];
 
@@ -22,34 +21,28 @@ fn told(cluster: &Cluster, about: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-async fn a_claim_that_cannot_be_bound_has_an_event_that_says_why_and_one_when_it_is_bound(
-    cluster: Cluster,
+fn a_claim_that_cannot_be_bound_has_an_event_that_says_why_and_one_when_it_is_bound(
+    cluster: &mut Installation,
 ) {
-    roles::install(&cluster);
-    let _core = component(&cluster, "core");
-    let create = |object: Value| {
-        let (taken, said) = cluster.send(&["create"], &object);
-        assert!(taken, "{said}");
-    };
-    create(class(
+    cluster.create(&class(
         "static",
         json!({"provisioner": "example.com/none", "reclaimPolicy": "Delete"}),
     ));
-    create(claim(
+    cluster.create(&claim(
         "web",
         json!({"className": "static", "addressName": "ip-198-18-0-1"}),
     ));
     let warned = ("Warning".to_owned(), "AddressNotFound".to_owned());
     eventually("the claim is warned about", || {
-        told(&cluster, "web") == [warned.clone()]
+        told(cluster, "web") == [warned.clone()]
     });
-    create(address(
+    cluster.create(&address(
         "ip-198-18-0-1",
         json!({"address": "198.18.0.1", "className": "static", "reclaimPolicy": "Delete",
             "source": {"fromClass": {}}}),
     ));
     let good = ("Normal".to_owned(), "Bound".to_owned());
-    eventually("good news follow", || told(&cluster, "web").contains(&good));
+    eventually("good news follow", || told(cluster, "web").contains(&good));
     let shown = cluster.ctl(&["describe", "ipaddrclaim", "web", "-n", TEAM]);
     let events = shown.split("Events:").nth(1).unwrap();
     assert!(
@@ -58,12 +51,12 @@ async fn a_claim_that_cannot_be_bound_has_an_event_that_says_why_and_one_when_it
     );
 
     // Where all is well at once, the status says so and no event does.
-    create(address(
+    cluster.create(&address(
         "ip-198-18-0-2",
         json!({"address": "198.18.0.2", "className": "static", "reclaimPolicy": "Delete",
             "source": {"fromClass": {}}}),
     ));
-    create(claim(
+    cluster.create(&claim(
         "calm",
         json!({"className": "static", "addressName": "ip-198-18-0-2"}),
     ));
@@ -75,5 +68,5 @@ async fn a_claim_that_cannot_be_bound_has_an_event_that_says_why_and_one_when_it
         TEAM,
         "ipaddrclaim/calm",
     ]);
-    assert_eq!(told(&cluster, "calm"), []);
+    assert_eq!(told(cluster, "calm"), []);
 }

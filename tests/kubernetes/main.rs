@@ -4,23 +4,34 @@
 // A case fails by panicking, as every test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod accounts;
 mod bench;
 mod binding;
+mod chart;
 mod cluster;
+mod components;
 mod controllers;
 mod definitions;
 mod events;
+mod golden;
+mod installation;
+mod kubectl;
+mod leases;
 mod outage;
 mod roles;
+mod rules;
 mod show;
 mod storm;
+mod tenants;
 mod third_party;
+mod upgrade;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cluster::Cluster;
+use installation::{Installation, Replicas, Spare};
 use libtest_mimic::{Arguments, Trial};
 
 /// How long a case may take.
@@ -31,12 +42,27 @@ type Work = Pin<Box<dyn Future<Output = ()>>>;
 type Alone = (&'static str, fn(Cluster) -> Work);
 /// A case in words, and what it does on a cluster that others use too.
 type Shared = (&'static str, fn(Arc<Cluster>) -> Work);
+/// A case in words, and what it does with a cluster that it starts itself.
+type Own = (&'static str, fn());
+/// A case in words, and what it does with the chart on a cluster that it leaves as it found it.
+type Installed = (&'static str, fn(&mut Installation));
 
 /// Collects the cases of a file. A case that is not named here is a compiler warning.
 macro_rules! cases {
-    ($as:ident: $($name:ident),* $(,)?) => {
+    (Alone: $($name:ident),* $(,)?) => {
+        cases![async Alone: $($name),*];
+    };
+    (Shared: $($name:ident),* $(,)?) => {
+        cases![async Shared: $($name),*];
+    };
+    (async $as:ident: $($name:ident),*) => {
         pub(crate) fn cases() -> Vec<crate::$as> {
             vec![$((stringify!($name), |cluster| Box::pin($name(cluster)))),*]
+        }
+    };
+    ($as:ident: $($name:ident),* $(,)?) => {
+        pub(crate) fn cases() -> Vec<crate::$as> {
+            vec![$((stringify!($name), $name)),*]
         }
     };
 }
@@ -53,28 +79,60 @@ fn main() {
         );
     }
     let cluster = Arc::new(OnceLock::new());
-    let shared = [definitions::cases(), show::cases()].concat();
+    let shared = [definitions::cases(), rules::cases(), show::cases()].concat();
     let shared = shared.into_iter().map(|(name, run)| {
         let cluster = cluster.clone();
         trial(name, move || {
             run(cluster.get_or_init(|| Arc::new(Cluster::start())).clone())
         })
     });
+    let spare = Arc::new(Spare::default());
+    let installed = [
+        accounts::cases(),
+        events::cases(),
+        kubectl::cases(),
+        tenants::cases(),
+    ]
+    .concat();
+    let installed = [
+        (
+            "",
+            Replicas::None,
+            [bench::cases(), leases::cases()].concat(),
+        ),
+        ("", Replicas::One, installed),
+        ("with_one_of_each::", Replicas::One, binding::cases()),
+        (
+            "with_two_without_election::",
+            Replicas::TwoWithoutElection,
+            binding::cases(),
+        ),
+    ];
+    let installed = installed.into_iter().flat_map(|(group, replicas, cases)| {
+        let spare = spare.clone();
+        cases.into_iter().map(move |(name, run)| {
+            let (spare, name) = (spare.clone(), format!("{group}{name}"));
+            trial(&name, move || {
+                Box::pin(async move { spare.run(replicas, run) })
+            })
+        })
+    });
     let alone = [
         outage::cases(),
-        bench::cases(),
-        binding::cases(),
-        controllers::cases(),
-        events::cases(),
-        roles::cases(),
         storm::cases(),
+        controllers::cases(),
+        roles::cases(),
         third_party::cases(),
     ]
     .concat();
     let alone = alone
         .into_iter()
         .map(|(name, run)| trial(name, move || run(Cluster::start())));
+    let own = upgrade::cases().into_iter();
+    let own = own.map(|(name, run)| trial(name, move || Box::pin(async move { run() })));
     let trials = alone
+        .chain(own)
+        .chain(installed)
         .chain(shared)
         .map(|trial| trial.with_ignored_flag(!built));
     libtest_mimic::run(&arguments, trials.collect()).exit();

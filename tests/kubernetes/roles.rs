@@ -2,10 +2,8 @@
 //! tried and refused with a message, each allowed one is taken.
 
 use std::path::Path;
-use std::process::Command;
 
 use ipledger_tests::kubernetes::{NOBODY, succeed};
-use ipledger_tests::tools;
 use serde_json::json;
 
 mod table;
@@ -16,6 +14,7 @@ use table::{
 };
 
 use crate::cases;
+use crate::chart::{self, CHART, RELEASE, SYSTEM, helm};
 use crate::cluster::{Cluster, TEAM, address, claim, class};
 
 cases![Alone:
@@ -23,10 +22,6 @@ cases![Alone:
     a_value_that_the_chart_does_not_know_is_refused,
     the_rendered_chart_is_the_chart_and_can_be_applied,
 ];
-
-const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart/ipledger");
-pub(crate) const RELEASE: &str = "ledger";
-pub(crate) const SYSTEM: &str = "ipledger-system";
 
 async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
     let actors = Actors::of(&cluster);
@@ -82,6 +77,15 @@ async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
         wrong.extend(actors.judge(&row));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // By this log it is known that no component tries any of it: it has each of these.
+    let rows = [claims(), addresses(), classes(), flagged_addresses()].concat();
+    for (who, account) in [(Who::Core, "core"), (Who::Driver, "range")] {
+        let refused = rows.iter().filter(|r| r.who == who && r.refused.is_some());
+        let account = format!("{RELEASE}-{account}");
+        let audit = cluster.audit().into_iter();
+        let denied = audit.filter(|a| a.account == account && a.is_denial());
+        assert_eq!(denied.count(), refused.count(), "{who:?}");
+    }
 }
 
 async fn a_value_that_the_chart_does_not_know_is_refused(cluster: Cluster) {
@@ -120,33 +124,6 @@ async fn the_rendered_chart_is_the_chart_and_can_be_applied(cluster: Cluster) {
     }
 }
 
-fn helm(cluster: &Cluster) -> Command {
-    let program = tools::folder("helm")
-        .expect("helm is built: tests/tools/build helm")
-        .join("helm");
-    let mut command = Command::new(program);
-    command
-        .arg("--kubeconfig")
-        .arg(cluster.kubeconfig(ipledger_tests::kubernetes::ADMIN));
-    // What helm keeps for itself goes with the cluster.
-    for (name, folder) in [
-        ("HELM_CACHE_HOME", "cache"),
-        ("HELM_CONFIG_HOME", "config"),
-        ("HELM_DATA_HOME", "data"),
-    ] {
-        command.env(name, cluster.kubeconfig(&format!("helm-{folder}")));
-    }
-    command
-}
-
-/// The chart as it is, on a cluster that has the definitions.
-pub(crate) fn install(cluster: &Cluster) {
-    cluster.ctl(&["create", "namespace", SYSTEM]);
-    let mut install = helm(cluster);
-    install.args(["install", RELEASE, CHART, "-n", SYSTEM]);
-    succeed(install.args(["--set", "crds.install=false"]));
-}
-
 /// The accounts of the chart, a tenant with the chart's role for it, and an administrator of addresses.
 struct Actors<'a> {
     cluster: &'a Cluster,
@@ -158,7 +135,7 @@ struct Actors<'a> {
 
 impl<'a> Actors<'a> {
     fn of(cluster: &'a Cluster) -> Actors<'a> {
-        install(cluster);
+        chart::install_with(cluster, &["crds.install=false"]);
         let of_chart = |name: &str| format!("{SYSTEM}:{RELEASE}:{name}");
         for (name, role) in [
             ("claims", of_chart("claims-edit")),

@@ -1,11 +1,12 @@
 //! What kubectl shows of our kinds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cases;
-use crate::cluster::{Cluster, claim};
+use crate::cluster::{Cluster, claim, eventually};
 
 cases![Shared:
     every_kind_is_found_by_each_of_its_names,
@@ -28,29 +29,62 @@ async fn every_kind_is_found_by_each_of_its_names(cluster: Arc<Cluster>) {
 }
 
 async fn every_field_is_explained(cluster: Arc<Cluster>) {
-    for resource in [
-        "ipaddrclass",
-        "ipaddresses.local.sdn.cozystack.io",
-        "ipaddrclaim",
-    ] {
-        let all = cluster.ctl(&["explain", resource, "--recursive"]);
-        let own = all.split("FIELDS:").nth(1).unwrap();
-        let mut path: Vec<&str> = Vec::new();
-        let mut explained = 0;
-        for line in own.lines().filter(|l| l.contains('\t')) {
-            let depth = (line.len() - line.trim_start().len()) / 2 - 1;
-            path.truncate(depth);
-            path.push(line.split_whitespace().next().unwrap());
-            // The rest is explained by Kubernetes.
-            if ["spec", "status"].contains(&path[0]) {
-                let text = cluster.ctl(&["explain", &format!("{resource}.{}", path.join("."))]);
-                let text = text.split("DESCRIPTION:").nth(1).unwrap().trim_start();
-                assert!(!text.starts_with("<empty>"), "{resource} {path:?}");
-                explained += 1;
+    for (name, definition) in cluster.definitions() {
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        eventually("the texts are published", || {
+            let asked = cluster.kubectl(&["explain", &name]).output();
+            asked.unwrap().status.success()
+        });
+        let explained = explain(&cluster, &name, schema);
+        assert!(explained >= 10, "{name}: {explained} fields");
+    }
+}
+
+/// Asks for the fields of an object, and of the objects in it: each has its text, in words that are
+/// those of the definition (Kubernetes itself has some for what every object has). How many there are.
+fn explain(cluster: &Cluster, path: &str, schema: &Value) -> usize {
+    let inner = if schema["type"] == "array" {
+        &schema["items"]
+    } else {
+        schema
+    };
+    let Some(fields) = inner["properties"].as_object() else {
+        return 0;
+    };
+    let said = cluster.ctl(&["explain", path]);
+    let said = said.split_once("FIELDS:").map_or("", |(_, fields)| fields);
+    let mut texts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut name = "";
+    for line in said.lines() {
+        if let Some((field, _)) = line.split_once('\t') {
+            name = field.trim();
+            texts.insert(name, Vec::new());
+        } else if !line.starts_with("  enum:") {
+            texts
+                .entry(name)
+                .or_default()
+                .extend(line.split_whitespace());
+        }
+    }
+    let mut explained = 0;
+    for (field, schema) in fields {
+        let text = texts
+            .get(&**field)
+            .map(|words| words.join(" "))
+            .unwrap_or_default();
+        match schema["description"].as_str() {
+            Some(own) => assert_eq!(text, own.split_whitespace().collect::<Vec<_>>().join(" ")),
+            None => {
+                assert!(
+                    ["apiVersion", "kind", "metadata"].contains(&&**field),
+                    "{path}.{field}"
+                );
+                assert!(text.len() > 20, "{path}.{field}: {text}");
             }
         }
-        assert!(explained >= 10, "{resource}: {explained}\n{all}");
+        explained += 1 + explain(cluster, &format!("{path}.{field}"), schema);
     }
+    explained
 }
 
 async fn a_claim_is_shown_with_phase_and_all_its_addresses(cluster: Arc<Cluster>) {

@@ -12,10 +12,9 @@ mod site;
 
 use site::{Site, drop_rules_of_addresses, nothing_changed_hands};
 
-use crate::binding::{eventually, items};
+use crate::binding::items;
 use crate::cases;
-use crate::cluster::{Cluster, TEAM, address, claim};
-use crate::controllers::create;
+use crate::cluster::{Cluster, TEAM, address, claim, eventually};
 
 cases![Alone:
     a_claim_goes_from_stamp_to_workload_to_tear_down,
@@ -34,10 +33,11 @@ async fn a_claim_goes_from_stamp_to_workload_to_tear_down(cluster: Cluster) {
     let default = "ipaddressclass.local.sdn.cozystack.io/is-default-class=true";
     site.cluster
         .ctl(&["annotate", "ipaddrclass", "goes", default]);
-    create(&site.cluster, &claim("web", json!({})));
+    site.cluster.create(&claim("web", json!({})));
     let dual = json!({"className": "goes", "family": "Dual"});
-    create(&site.cluster, &claim("both", dual));
-    create(&site.cluster, &claim("kept", json!({"className": "stays"})));
+    site.cluster.create(&claim("both", dual));
+    site.cluster
+        .create(&claim("kept", json!({"className": "stays"})));
     site.wait("Bound", &["web", "both", "kept"]);
     assert_eq!(site.reported("both").len(), 2);
 
@@ -56,11 +56,11 @@ async fn a_claim_goes_from_stamp_to_workload_to_tear_down(cluster: Cluster) {
 
     // One workload at a time; the address stays when the workload goes.
     let holder = || site.get("ipaddr", &object)["status"]["associatedTo"]["name"].clone();
-    create(&site.cluster, &service("first"));
+    site.cluster.create(&service("first"));
     eventually("it is announced", || {
         holder() == "first" && site.backend("pinned", &ip).exists()
     });
-    create(&site.cluster, &service("second"));
+    site.cluster.create(&service("second"));
     eventually("the driver says that it is taken", || {
         driver
             .printed()
@@ -87,7 +87,8 @@ async fn a_claim_goes_from_stamp_to_workload_to_tear_down(cluster: Cluster) {
     let clear = json!([{"op": "remove", "path": "/spec/claimRef"}]).to_string();
     site.cluster
         .ctl(&["patch", "ipaddr", &kept, "--type=json", "-p", &clear]);
-    create(&site.cluster, &claim("next", json!({"className": "stays"})));
+    site.cluster
+        .create(&claim("next", json!({"className": "stays"})));
     site.wait("Bound", &["next"]);
     assert_eq!(site.reported("next"), [(kept.clone(), kept_ip.clone())]);
     site.cluster.ctl(&[&delete[..], &["ipaddrclaim"]].concat());
@@ -103,7 +104,8 @@ async fn what_the_backend_says_of_an_address_is_shown_and_passes(cluster: Cluste
     let site = Site::start(cluster);
     let _driver = site.driver(&[]);
     let history = (site.follow("ipaddressclaims"), site.follow("ipaddresses"));
-    create(&site.cluster, &claim("web", json!({"className": "stays"})));
+    site.cluster
+        .create(&claim("web", json!({"className": "stays"})));
     site.wait("Bound", &["web"]);
     let reported = site.reported("web");
     let (object, ip) = reported[0].clone();
@@ -158,13 +160,14 @@ async fn a_driver_that_replaces_what_is_lost_or_deleted_changes_no_address_and_d
         let _driver = site.driver(flags);
         let names = ["dying", "lost"].map(|n| format!("{n}-{of}"));
         for name in &names {
-            create(&site.cluster, &claim(name, json!({"className": "goes"})));
+            site.cluster
+                .create(&claim(name, json!({"className": "goes"})));
         }
         let [dies, is_lost] = names.each_ref().map(String::as_str);
         site.wait("Bound", &[dies, is_lost]);
         if of == "uid" {
             // One that is free is not taken instead, either.
-            create(&site.cluster, &free());
+            site.cluster.create(&free());
             site.wait_phase(FREE, "Available");
         }
         let reported = site.reported(dies);
@@ -256,8 +259,9 @@ async fn names_and_forms_of_its_own_are_refused_or_held_and_never_bound_twice(cl
     let site = Site::start(cluster);
     let rude = site.driver(&["--rude"]);
     let six = json!({"className": "goes", "family": "IPv6"});
-    create(&site.cluster, &claim("six", six.clone()));
-    create(&site.cluster, &claim("four", json!({"className": "goes"})));
+    site.cluster.create(&claim("six", six.clone()));
+    site.cluster
+        .create(&claim("four", json!({"className": "goes"})));
     for said in [
         "metadata.name must be ip-192-0-2-0: the name of an address object comes from its address",
         "must be an IP address in its canonical form, for example 192.0.2.7 or 2001:db8::7",
@@ -295,7 +299,7 @@ async fn names_and_forms_of_its_own_are_refused_or_held_and_never_bound_twice(cl
     // Only the object with the right name is ever bound, whoever else has one for the same address.
     let spec = json!({"address": "192.0.2.0", "className": "goes", "reclaimPolicy": "Delete",
         "source": {"fromClass": {}}});
-    create(&site.cluster, &address("ip-192-0-2-0", spec));
+    site.cluster.create(&address("ip-192-0-2-0", spec));
     site.wait("Bound", &["four"]);
     let right = ("ip-192-0-2-0".to_owned(), "192.0.2.0".to_owned());
     assert_eq!(site.reported("four"), [right]);

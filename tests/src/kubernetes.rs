@@ -1,7 +1,11 @@
 //! A real Kubernetes API server on an etcd of its own, with its files in a temporary folder.
 //!
-//! There is no kubelet and no controller: what is stored is all that happens.
+//! There is no kubelet, and no controller unless it is started: what is stored is all that happens.
 
+mod audit;
+mod manager;
+
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
@@ -14,6 +18,10 @@ use crate::process::{PATIENCE, PAUSE, Process};
 use crate::program::free_port;
 use crate::tools;
 
+pub use audit::Answer;
+
+/// The namespace of whose service accounts the server writes down every request.
+pub const AUDITED: &str = "ipledger-system";
 /// A user who may do everything, and whom the server never asks to wait.
 pub const ADMIN: &str = "admin";
 /// A user who may do nothing, until a role is given to them.
@@ -27,6 +35,9 @@ pub struct Kubernetes {
     authority: Authority,
     port: u16,
     process: Option<Process>,
+    manager: Option<Process>,
+    /// The lines of the audit log that were written while the server was starting.
+    starts: Vec<Range<usize>>,
 }
 
 impl Kubernetes {
@@ -45,6 +56,8 @@ impl Kubernetes {
             authority,
             port: 0,
             process: None,
+            manager: None,
+            starts: Vec::new(),
         };
         let mut said = String::new();
         // Another process may take the port between the look and the start.
@@ -128,6 +141,42 @@ impl Kubernetes {
         self.start_again();
     }
 
+    /// Starts the controllers of namespaces, quotas, roles, accounts and owners. They learn every half
+    /// a minute which kinds there are, so that ours are to be defined before.
+    ///
+    /// # Panics
+    /// They do not start.
+    pub fn start_manager(&mut self) {
+        let mut said = String::new();
+        for _ in 0..5 {
+            let port = free_port();
+            let mut process = manager::start(&self.programs, self.folder.path(), port);
+            let server = format!("--server=https://127.0.0.1:{port}");
+            let healthy = process.wait_until(|| {
+                let mut ask = self.kubectl(&["get", "--raw", "/healthz", &server]);
+                ask.output().is_ok_and(|o| o.status.success())
+            });
+            match healthy {
+                Ok(()) => {
+                    self.manager = Some(process);
+                    return;
+                }
+                Err(e) => said = e,
+            }
+        }
+        panic!("kube-controller-manager does not start:\n{said}")
+    }
+
+    /// What the server has answered to the service accounts of [`AUDITED`] so far.
+    pub fn audit(&self) -> Vec<Answer> {
+        audit::read(&self.folder.path().join("audit-log"), &self.starts)
+    }
+
+    /// The certificate of who has signed that of the server, in PEM form.
+    pub fn authority(&self) -> &str {
+        &self.authority.certificate
+    }
+
     /// `kubectl` as the administrator.
     pub fn kubectl(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.programs.join("kubectl"));
@@ -177,11 +226,15 @@ impl Kubernetes {
         write("server.key", &key);
         write("accounts.pem", &accounts.certificate);
         write("accounts.key", &accounts.key);
-        let tokens =
-            format!("{ADMIN}-token,{ADMIN},1,\"system:masters\"\n{NOBODY}-token,{NOBODY},2\n");
+        let tokens = format!(
+            "{ADMIN}-token,{ADMIN},1,\"system:masters\"\n{NOBODY}-token,{NOBODY},2\n\
+             {0}-token,{0},3\n",
+            manager::USER
+        );
         write("tokens.csv", &tokens);
+        write("audit.yaml", &audit::policy(AUDITED));
         let authority = folder.join("ca.pem");
-        for user in [ADMIN, NOBODY] {
+        for user in [ADMIN, NOBODY, manager::USER] {
             write(user, &kubeconfig(self.port, &authority, user));
         }
     }
@@ -208,15 +261,19 @@ impl Kubernetes {
             // Nobody is there to make the accounts.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--service-cluster-ip-range=198.18.0.0/24".to_owned(),
+            format!("--audit-policy-file={}", file("audit.yaml")),
+            format!("--audit-log-path={}", file("audit-log")),
         ];
         let log = self.folder.path().join("log");
         let program = self.programs.join("kube-apiserver");
+        let before = self.audit().len();
         let mut process = Process::start(&program, &arguments, &log);
         process.wait_until(|| {
             let mut ready = self.kubectl(&["get", "--raw", "/readyz"]);
             let output = ready.stderr(Stdio::null()).output();
             output.is_ok_and(|o| o.status.success() && o.stdout == b"ok")
         })?;
+        self.starts.push(before..self.audit().len());
         self.process = Some(process);
         Ok(())
     }

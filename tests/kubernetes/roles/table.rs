@@ -12,7 +12,7 @@ pub(super) const CLAIM_PROTECTION: &str = "local.sdn.cozystack.io/claim-protecti
 pub(super) const ADDRESS_PROTECTION: &str = "local.sdn.cozystack.io/address-protection";
 
 /// Who writes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Tenant,
     Driver,
@@ -21,6 +21,7 @@ pub(super) enum Who {
 }
 
 /// What a write of somebody comes to.
+#[derive(Clone)]
 pub(super) struct Row {
     pub(super) who: Who,
     pub(super) object: Object,

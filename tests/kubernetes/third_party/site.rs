@@ -11,10 +11,10 @@ use ipledger_tests::program::{Server, free_port};
 use ipledger_tests::tools;
 use serde_json::{Value, json};
 
-use crate::binding::{eventually, items};
-use crate::cluster::{Cluster, TEAM, address, class};
-use crate::controllers::{account, component, create};
-use crate::roles::{self, RELEASE, SYSTEM};
+use crate::binding::items;
+use crate::chart::{self, RELEASE, SYSTEM};
+use crate::cluster::{Cluster, TEAM, address, class, eventually};
+use crate::components::{Component, Election, Name, Pod};
 
 /// The name of the driver, as its classes give it.
 const DRIVER: &str = "third-party.example.com";
@@ -23,7 +23,7 @@ const ACCOUNT: &str = "acme-driver";
 const GROUP: &str = "/apis/local.sdn.cozystack.io/v1alpha1";
 
 pub(super) struct Site {
-    pub(super) core: Server,
+    pub(super) core: Component,
     kubeconfig: PathBuf,
     /// Answers 403 of the API server before core and driver began.
     refused: u64,
@@ -33,7 +33,7 @@ pub(super) struct Site {
 impl Site {
     /// The core works and the policies are in force; no driver runs.
     pub(super) fn start(cluster: Cluster) -> Site {
-        roles::install(&cluster);
+        chart::install_with(&cluster, &["crds.install=false"]);
         cluster.ctl(&["create", "serviceaccount", ACCOUNT, "-n", SYSTEM]);
         let own = ["--verb=get,list,watch", "--resource=services"];
         cluster.ctl(&[&["create", "clusterrole", ACCOUNT][..], &own].concat());
@@ -43,13 +43,13 @@ impl Site {
             let subject = format!("--serviceaccount={SYSTEM}:{ACCOUNT}");
             cluster.ctl(&["create", "clusterrolebinding", binding, &role, &subject]);
         }
-        let kubeconfig = account(&cluster, ACCOUNT);
-        let core = component(&cluster, "core");
+        let kubeconfig = chart::account(&cluster, ACCOUNT);
+        let core = Pod::of(&cluster, Name::Core, Election::Lease("15s")).start(&cluster);
         eventually("the policies are in force", || !may_forge(&cluster));
         for (name, policy) in [("goes", "Delete"), ("stays", "Retain")] {
             let spec = json!({"provisioner": DRIVER, "reclaimPolicy": policy,
                 "parameters": {"prefixes": ["192.0.2.0/25", "2001:db8::/120"]}});
-            create(&cluster, &class(name, spec));
+            cluster.create(&class(name, spec));
         }
         let refused = requests(&cluster, |r| r.contains("code=\"403\""));
         Site {

@@ -26,7 +26,6 @@ pub(super) fn printed(kind: Kind) -> Vec<Value> {
                 "The namespace of the claim that holds it.",
             ),
             ("Claim", ".spec.claimRef.name", "The claim that holds it."),
-            ("Policy", ".spec.reclaimPolicy", ""),
         ],
         Kind::IPAddressClaim => &[
             ("Phase", ".status.phase", ""),
@@ -45,7 +44,9 @@ pub(super) fn printed(kind: Kind) -> Vec<Value> {
     };
     let wide: &[(&str, &str)] = match kind {
         Kind::IPAddressClass => &[("Ready", ".status.conditions[?(@.type==\"Ready\")].status")],
+        // (A long IPv6 address stands in a line twice, and leaves room for no more than the claim.)
         Kind::IPAddress => &[
+            ("Policy", ".spec.reclaimPolicy"),
             ("Workload", ".status.associatedTo.name"),
             ("Reason", ".status.conditions[?(@.type==\"Bound\")].reason"),
         ],

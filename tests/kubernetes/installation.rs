@@ -1,0 +1,143 @@
+//! The chart, installed on a cluster with its controllers, and its components at work. Many cases use
+//! one after the other; each leaves it empty.
+
+use std::ops::{Deref, DerefMut};
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+
+use ipledger_tests::kubernetes::ADMIN;
+use ipledger_tests::program::binary;
+
+use serde_json::json;
+
+use crate::chart::{self, SYSTEM};
+use crate::cluster::{Cluster, address, eventually};
+use crate::components::{Component, Election, Name, Pod};
+
+/// How many processes of each component work, and how they agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replicas {
+    /// One of each, with the lease that the chart asks for.
+    One,
+    /// Two of each, both at work.
+    TwoWithoutElection,
+    /// The case starts what it needs.
+    None,
+}
+
+pub(crate) struct Installation {
+    cluster: Cluster,
+    components: Vec<Component>,
+}
+
+impl Deref for Installation {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
+}
+
+impl DerefMut for Installation {
+    fn deref_mut(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
+}
+
+impl Installation {
+    pub(crate) fn new() -> Installation {
+        let mut cluster = Cluster::bare();
+        chart::install(&cluster);
+        cluster.start_manager();
+        eventually("the policies are in force", || {
+            let spec = json!({"address": "192.0.2.99", "className": "none"});
+            let mut forged = address("ip-192-0-2-99", spec);
+            forged["metadata"]["annotations"] = json!({"local.sdn.cozystack.io/parked-for": "x"});
+            let driver = format!(
+                "--as=system:serviceaccount:{SYSTEM}:{}",
+                Name::Range.account()
+            );
+            let (taken, said) = cluster.send(&["create", "--dry-run=server", &driver], &forged);
+            !taken && said.contains("written by the binding core alone")
+        });
+        Installation::of(cluster)
+    }
+
+    /// One on a cluster that has the chart.
+    pub(crate) fn of(cluster: Cluster) -> Installation {
+        Installation {
+            cluster,
+            components: Vec::new(),
+        }
+    }
+
+    /// Starts the components and waits until they work.
+    pub(crate) fn start(&mut self, replicas: Replicas) {
+        let (each, election) = match replicas {
+            Replicas::One => (1, Election::Lease("15s")),
+            Replicas::TwoWithoutElection => (2, Election::None),
+            Replicas::None => return,
+        };
+        for name in [Name::Core, Name::Range] {
+            let pod = Pod::of(&self.cluster, name, election);
+            for _ in 0..each {
+                self.components.push(pod.start(&self.cluster));
+            }
+        }
+        eventually("the components work", || {
+            self.components.iter().all(Component::leads)
+        });
+    }
+
+    /// Stops the components in order. Nothing was denied to them.
+    pub(crate) fn stop(&mut self) {
+        for component in self.components.drain(..) {
+            component.assert_probed();
+            let said = component.printed();
+            assert!(component.stop().success(), "{said}");
+        }
+        self.cluster.assert_nothing_was_denied();
+    }
+
+    /// `ipledger uninstall --check`.
+    pub(crate) fn check(&self) -> Output {
+        let mut command = Command::new(binary());
+        command.args(["uninstall", "--check", "--kubeconfig"]);
+        command.arg(self.kubeconfig(ADMIN)).output().unwrap()
+    }
+
+    /// Takes all objects away while the components work, and then the components.
+    pub(crate) fn clear(&mut self) {
+        if self.components.is_empty() {
+            self.start(Replicas::One);
+        }
+        for kind in ["ipaddrclaim", "ipaddr", "ipaddrclass"] {
+            let mut delete = vec!["delete", kind, "--all", "--wait=false"];
+            if kind == "ipaddrclaim" {
+                delete.push("--all-namespaces");
+            }
+            self.ctl(&delete);
+            eventually("all are gone", || {
+                self.ctl(&["get", kind, "-A", "-o", "name"]).is_empty()
+            });
+        }
+        self.stop();
+    }
+}
+
+/// Installations that no case is using.
+#[derive(Default)]
+pub(crate) struct Spare(Mutex<Vec<Installation>>);
+
+impl Spare {
+    /// Runs a case on one of them, or on a new one. After a failure it is not used again.
+    pub(crate) fn run(&self, replicas: Replicas, case: fn(&mut Installation)) {
+        let spare = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = spare().pop();
+        let mut installation = found.unwrap_or_else(Installation::new);
+        installation.start(replicas);
+        case(&mut installation);
+        installation.clear();
+        spare().push(installation);
+    }
+}

@@ -1,0 +1,291 @@
+//! What tenants meet of Kubernetes itself: quotas, namespaces that are deleted, and the built-in roles
+//! that the chart adds to. The real controllers do their part.
+
+use std::process::Output;
+
+use ipledger_tests::kubernetes::NOBODY;
+use serde_json::{Value, json};
+
+use crate::binding::items;
+use crate::cases;
+use crate::chart::{RELEASE, SYSTEM};
+use crate::cluster::{TEAM, claim, class, eventually};
+use crate::components::Name;
+use crate::golden;
+use crate::installation::Installation;
+
+cases![Installed:
+    a_quota_limits_the_claims_of_a_tenant,
+    a_namespace_with_bound_claims_is_deleted_and_its_addresses_reclaimed,
+    the_roles_of_the_chart_reach_who_has_the_built_in_ones,
+];
+
+const RANGE: &str = "range.drivers.local.sdn.cozystack.io";
+
+/// A namespace of a tenant, who has the built-in role `edit` in it and may use this class.
+fn tenant(cluster: &Installation, namespace: &str, class: &str) {
+    cluster.ctl(&["create", "namespace", namespace]);
+    let group = "rbac.authorization.k8s.io";
+    let user = json!([{"apiGroup": group, "kind": "User", "name": NOBODY}]);
+    let use_it = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "Role",
+        "metadata": {"name": "use", "namespace": namespace},
+        "rules": [{"apiGroups": ["local.sdn.cozystack.io"], "resources": ["ipaddressclasses"],
+            "resourceNames": [class], "verbs": ["use"]}]});
+    let binding = |name: &str, kind: &str| {
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": namespace}, "subjects": user,
+            "roleRef": {"apiGroup": group, "kind": kind, "name": name}})
+    };
+    let all = json!([
+        use_it,
+        binding("use", "Role"),
+        binding("edit", "ClusterRole")
+    ]);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": all});
+    cluster.apply(&list.to_string());
+    eventually("the tenant may create claims", || {
+        let may = ["auth", "can-i", "create", "ipaddrclaim", "-n", namespace];
+        run(cluster, &[&may[..], &["--token=nobody-token"]].concat())
+            .status
+            .success()
+    });
+}
+
+fn run(cluster: &Installation, arguments: &[&str]) -> Output {
+    // A certificate or token of the kubeconfig would go before another token.
+    cluster.kubectl(arguments).output().unwrap()
+}
+
+fn range(cluster: &Installation, name: &str, policy: &str, addresses: &[&str]) {
+    let spec = json!({"provisioner": RANGE, "reclaimPolicy": policy,
+        "parameters": {"addresses": addresses}});
+    let (taken, said) = cluster.send(&["create"], &class(name, spec));
+    assert!(taken, "{said}");
+}
+
+fn claim_in(namespace: &str, name: &str, spec: Value) -> Value {
+    let mut claim = claim(name, spec);
+    claim["metadata"]["namespace"] = json!(namespace);
+    claim
+}
+
+fn wait_bound(cluster: &Installation, namespace: &str, names: &[&str]) {
+    let wait = ["wait", "--for=condition=Bound", "--timeout=60s", "-n"];
+    cluster.ctl(&[&wait[..], &[namespace, "ipaddrclaim"], names].concat());
+}
+
+/// Deletes a namespace, which must not be held up.
+fn delete_namespace(cluster: &Installation, namespace: &str) {
+    cluster.ctl(&["delete", "namespace", namespace, "--timeout=60s"]);
+}
+
+fn a_quota_limits_the_claims_of_a_tenant(cluster: &mut Installation) {
+    let namespace = "limited";
+    range(cluster, "lan", "Delete", &["192.0.2.0/28"]);
+    tenant(cluster, namespace, "lan");
+    // The command of docs/kubernetes.md.
+    let hard = "--hard=count/ipaddressclaims.local.sdn.cozystack.io=2";
+    cluster.ctl(&["create", "quota", "claims", hard, "-n", namespace]);
+    let used = || {
+        let of = ["get", "quota", "claims", "-n", namespace, "-o", "json"];
+        let quota: Value = serde_json::from_str(&cluster.ctl(&of)).unwrap();
+        quota["status"]["used"]["count/ipaddressclaims.local.sdn.cozystack.io"].clone()
+    };
+    eventually("the quota counts", || used() == json!("0"));
+    let create = |name: &str| {
+        let claim = claim_in(namespace, name, json!({"className": "lan"}));
+        cluster.send(&["create", "--token=nobody-token"], &claim)
+    };
+    for name in ["first", "second"] {
+        let (taken, said) = create(name);
+        assert!(taken, "{said}");
+    }
+    let (taken, said) = create("third");
+    let message = "ipaddressclaims.local.sdn.cozystack.io \"third\" is forbidden: exceeded quota: claims, \
+        requested: count/ipaddressclaims.local.sdn.cozystack.io=1, \
+        used: count/ipaddressclaims.local.sdn.cozystack.io=2, \
+        limited: count/ipaddressclaims.local.sdn.cozystack.io=2";
+    assert!(!taken && said.contains(message), "{said}");
+    wait_bound(cluster, namespace, &["first", "second"]);
+    // Others are not limited by it.
+    let (taken, said) = cluster.send(&["create"], &claim("third", json!({"className": "lan"})));
+    assert!(taken, "{said}");
+
+    let delete = ["delete", "ipaddrclaim", "first", "-n", namespace];
+    cluster.ctl(&[&delete[..], &["--token=nobody-token", "--timeout=60s"]].concat());
+    eventually("there is room again", || create("third").0);
+    wait_bound(cluster, namespace, &["second", "third"]);
+    eventually("the quota counts both", || used() == json!("2"));
+    assert!(!create("fourth").0);
+    delete_namespace(cluster, namespace);
+}
+
+fn a_namespace_with_bound_claims_is_deleted_and_its_addresses_reclaimed(
+    cluster: &mut Installation,
+) {
+    let namespace = "leaving";
+    range(
+        cluster,
+        "goes",
+        "Delete",
+        &["192.0.2.0/28", "2001:db8::/64"],
+    );
+    range(cluster, "stays", "Retain", &["198.51.100.0/28"]);
+    cluster.ctl(&["create", "namespace", namespace]);
+    let dual = json!({"className": "goes", "family": "Dual"});
+    let claims = json!([
+        claim_in(namespace, "goes", json!({"className": "goes"})),
+        claim_in(namespace, "dual", dual.clone()),
+        claim_in(namespace, "stays", json!({"className": "stays"})),
+        // It waits for a family that nobody has.
+        claim_in(
+            namespace,
+            "waits",
+            json!({"className": "stays", "family": "IPv6"})
+        ),
+        claim("other", dual),
+    ]);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": claims});
+    cluster.apply(&list.to_string());
+    wait_bound(cluster, namespace, &["goes", "dual", "stays"]);
+    wait_bound(cluster, TEAM, &["other"]);
+    let addresses = || -> Vec<Value> {
+        let all = items(cluster, "ipaddr").into_iter();
+        all.filter(|a| a["spec"]["claimRef"]["namespace"] == namespace)
+            .collect()
+    };
+    let before = addresses();
+    assert_eq!(before.len(), 4, "{before:#?}");
+
+    delete_namespace(cluster, namespace);
+    let left = || {
+        let all = addresses().into_iter();
+        all.map(|a| (a["spec"]["className"].clone(), a["status"]["phase"].clone()))
+            .collect::<Vec<_>>()
+    };
+    eventually("what is to stay is released, the rest is gone", || {
+        left() == [(json!("stays"), json!("Released"))]
+    });
+    let other: Value = serde_json::from_str(&cluster.ctl(&[
+        "get",
+        "ipaddrclaim",
+        "other",
+        "-n",
+        TEAM,
+        "-o",
+        "json",
+    ]))
+    .unwrap();
+    assert_eq!(other["status"]["phase"], "Bound", "{other}");
+
+    // A namespace of the same name does not inherit it, and an administrator lets it go.
+    cluster.ctl(&["create", "namespace", namespace]);
+    let again = claim_in(namespace, "stays", json!({"className": "stays"}));
+    let (taken, said) = cluster.send(&["create"], &again);
+    assert!(taken, "{said}");
+    wait_bound(cluster, namespace, &["stays"]);
+    let kept = before.iter().find(|a| a["spec"]["className"] == "stays");
+    let kept = kept.unwrap();
+    let (name, uid) = (
+        kept["metadata"]["name"].as_str().unwrap(),
+        &kept["spec"]["claimRef"]["uid"],
+    );
+    let of = ["get", "ipaddr", name, "-o", "json"];
+    let now: Value = serde_json::from_str(&cluster.ctl(&of)).unwrap();
+    assert_eq!(
+        (&now["status"]["phase"], &now["spec"]["claimRef"]["uid"]),
+        (&json!("Released"), uid)
+    );
+    let clear = [
+        "--type=json",
+        "-p",
+        r#"[{"op": "remove", "path": "/spec/claimRef"}]"#,
+    ];
+    cluster.ctl(&[&["patch", "ipaddr", name][..], &clear].concat());
+    let waits = [
+        "wait",
+        "--for=jsonpath={.status.phase}=Available",
+        "ipaddr",
+        name,
+    ];
+    cluster.ctl(&waits);
+    delete_namespace(cluster, namespace);
+}
+
+fn the_roles_of_the_chart_reach_who_has_the_built_in_ones(cluster: &mut Installation) {
+    let namespace = "roles";
+    cluster.ctl(&["create", "namespace", namespace]);
+    let mut subjects = vec![("stranger", "stranger".to_owned())];
+    for role in ["view", "edit", "admin"] {
+        let (of, to) = (format!("--clusterrole={role}"), format!("--user={role}"));
+        let bind = ["create", "rolebinding", role, "-n", namespace];
+        cluster.ctl(&[&bind[..], &[&of, &to]].concat());
+        subjects.push((role, role.to_owned()));
+    }
+    let role = format!("--clusterrole={SYSTEM}:{RELEASE}:administrator");
+    let bind = ["create", "clusterrolebinding", "test-administrator"];
+    cluster.ctl(&[&bind[..], &[&role, "--user=administrator"]].concat());
+    subjects.push(("administrator", "administrator".to_owned()));
+    for (subject, name) in [("driver", Name::Range), ("core", Name::Core)] {
+        let account = format!("system:serviceaccount:{SYSTEM}:{}", name.account());
+        subjects.push((subject, account));
+    }
+
+    let may = |subject: &str, verb: &str, resource: &str| {
+        let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
+        let (_, user) = subjects.iter().find(|(name, _)| *name == subject).unwrap();
+        let part = format!("--subresource={part}");
+        let ask = ["auth", "can-i", verb, resource, &part, "-n", namespace];
+        let output = run(cluster, &[&ask[..], &["--as", user]].concat());
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        assert!(["yes", "no"].contains(&&*said), "{output:?}");
+        said == "yes"
+    };
+    eventually("the built-in roles have what the chart adds", || {
+        may("view", "list", "ipaddrclaim") && may("admin", "delete", "ipaddrclaim")
+    });
+    for (subject, verb, resource, answer) in [
+        ("stranger", "get", "ipaddrclaim", false),
+        ("view", "get", "ipaddrclaim", true),
+        ("view", "create", "ipaddrclaim", false),
+        ("edit", "create", "ipaddrclaim", true),
+        ("edit", "delete", "ipaddrclaim", true),
+        ("edit", "patch", "ipaddrclaim/status", false),
+        ("edit", "get", "ipaddr", false),
+        ("edit", "use", "ipaddrclass", false),
+        ("administrator", "use", "ipaddrclass", true),
+        ("driver", "create", "ipaddr", true),
+        ("driver", "delete", "ipaddr", false),
+        ("driver", "patch", "ipaddrclaim/status", false),
+        ("core", "patch", "ipaddrclaim/status", true),
+        ("core", "create", "ipaddr", false),
+        ("core", "get", "secrets", false),
+    ] {
+        let said = may(subject, verb, resource);
+        assert_eq!(said, answer, "may {subject} {verb} {resource}?");
+    }
+    // And these are all the rights to our kinds that they have.
+    let mut rights = String::new();
+    for (subject, user) in &subjects {
+        let list = ["auth", "can-i", "--list", "-n", namespace, "--as", user];
+        let table = cluster.ctl(&list);
+        let mut own: Vec<String> = table
+            .lines()
+            .filter(|line| line.contains("local.sdn.cozystack.io"))
+            .map(|line| {
+                let (resource, rest) = line.split_once(' ').unwrap();
+                let verbs = rest.rsplit('[').next().unwrap().trim_end_matches(']');
+                let mut verbs: Vec<&str> = verbs.split(' ').collect();
+                verbs.sort_unstable();
+                format!("  {resource}: {}\n", verbs.join(" "))
+            })
+            .collect();
+        own.sort();
+        rights.push_str(&format!("{subject}\n{}", own.concat()));
+    }
+    golden::assert_is_kept("rights.txt", &rights);
+    cluster.ctl(&["delete", "clusterrolebinding", "test-administrator"]);
+    delete_namespace(cluster, namespace);
+}

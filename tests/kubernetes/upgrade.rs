@@ -1,0 +1,277 @@
+//! The chart comes and goes: an upgrade over older definitions keeps every object, and an uninstallation
+//! in the order of docs/kubernetes.md leaves nothing behind.
+
+use std::path::Path;
+
+use ipledger_tests::kubernetes::succeed;
+use serde_json::{Value, json};
+
+use crate::binding::items;
+use crate::cases;
+use crate::chart::{self, CHART, RELEASE, SYSTEM, helm};
+use crate::cluster::{Cluster, TEAM, address, claim, class, eventually};
+use crate::installation::{Installation, Replicas};
+
+cases![Own:
+    objects_of_older_definitions_outlive_an_upgrade,
+    the_order_of_an_uninstallation_leaves_nothing_stuck,
+];
+
+const OLDER: &str = include_str!("older-definitions.yaml");
+const KINDS: [&str; 3] = ["ipaddrclass", "ipaddr", "ipaddrclaim"];
+const RANGE: &str = "range.drivers.local.sdn.cozystack.io";
+const GROUP: &str = "local.sdn.cozystack.io";
+
+fn wait_bound(cluster: &Cluster, names: &[&str]) {
+    let wait = ["wait", "--for=condition=Bound", "--timeout=60s", "-n", TEAM];
+    cluster.ctl(&[&wait[..], &["ipaddrclaim"], names].concat());
+}
+
+fn create(cluster: &Cluster, objects: &[Value]) {
+    for object in objects {
+        let (taken, said) = cluster.send(&["create"], object);
+        assert!(taken, "{said}");
+    }
+}
+
+/// A copy of the chart as it was with the older definitions.
+fn older_chart(into: &Path) {
+    fn copy(from: &Path, into: &Path) {
+        std::fs::create_dir_all(into).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            let to = into.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                copy(&entry.path(), &to);
+            } else {
+                std::fs::copy(entry.path(), to).unwrap();
+            }
+        }
+    }
+    copy(Path::new(CHART), into);
+    std::fs::write(into.join("files/crds.yaml"), OLDER).unwrap();
+}
+
+/// What of every object must not change.
+fn kept(cluster: &Cluster) -> Vec<Value> {
+    let all = KINDS.into_iter().flat_map(|kind| items(cluster, kind));
+    let kept = all.map(|o| {
+        let (spec, status) = (&o["spec"], &o["status"]);
+        let fields = [
+            "provisioner",
+            "parameters",
+            "address",
+            "className",
+            "claimRef",
+            "addressName",
+        ];
+        let spec: Vec<&Value> = fields.iter().map(|field| &spec[field]).collect();
+        json!({"kind": o["kind"], "name": o["metadata"]["name"], "uid": o["metadata"]["uid"],
+            "finalizers": o["metadata"]["finalizers"], "spec": spec,
+            "phase": status["phase"], "addresses": status["addresses"]})
+    });
+    kept.collect()
+}
+
+fn objects_of_older_definitions_outlive_an_upgrade() {
+    let mut cluster = Cluster::bare();
+    let folder = tempfile::tempdir().unwrap();
+    older_chart(folder.path());
+    chart::release(&cluster, "install", folder.path(), &[]);
+    cluster.wait_until_served();
+    cluster.start_manager();
+    let mut cluster = Installation::of(cluster);
+    cluster.start(Replicas::One);
+    let ranges = json!({"addresses": ["192.0.2.0/28", "2001:db8::/64"]});
+    create(
+        &cluster,
+        &[
+            class(
+                "lan",
+                json!({"provisioner": RANGE, "reclaimPolicy": "Delete", "parameters": ranges}),
+            ),
+            class("static", json!({"provisioner": "example.com/none"})),
+            address(
+                "ip-203-0-113-7",
+                json!({"address": "203.0.113.7", "className": "static"}),
+            ),
+            // What the definitions of today refuse.
+            address(
+                "printer",
+                json!({"address": "2001:DB8::00AA", "className": "static"}),
+            ),
+            claim(
+                "both",
+                json!({"family": "Dual", "addressName": "ip-203-0-113-8", "className": "static"}),
+            ),
+            claim("web", json!({"className": "lan"})),
+            claim("dual", json!({"className": "lan", "family": "Dual"})),
+            claim("mail", json!({"addressName": "ip-203-0-113-7"})),
+        ],
+    );
+    let bound = ["web", "dual", "mail"];
+    wait_bound(&cluster, &bound);
+    eventually("what cannot be bound says why", || {
+        let claims = items(&cluster, "ipaddrclaim");
+        let both = claims.iter().find(|c| c["metadata"]["name"] == "both");
+        both.unwrap()["status"]["conditions"]
+            .to_string()
+            .contains("InvalidSpec")
+    });
+    let before = kept(&cluster);
+    let claims = items(&cluster, "ipaddrclaim");
+    assert!(
+        claims.iter().all(|c| c["status"]["addressText"].is_null()),
+        "it is pruned"
+    );
+    cluster.stop();
+
+    chart::release(&cluster, "upgrade", Path::new(CHART), &[]);
+    let definition = format!("crd/ipaddressclaims.{GROUP}");
+    let served = cluster.ctl(&["get", &definition, "-o", "json"]);
+    assert!(served.contains("addressText"), "{served}");
+    cluster.start(Replicas::One);
+    assert_eq!(kept(&cluster), before);
+    // A claim that is bound now shows the core that the new fields are kept.
+    create(&cluster, &[claim("new", json!({"className": "lan"}))]);
+    wait_bound(&cluster, &["new", "web", "dual", "mail"]);
+    // Every object can be written, also one that could not be made any more.
+    for kind in KINDS {
+        cluster.ctl(&["label", kind, "--all", "upgraded=yes", "-A"]);
+    }
+    eventually("the new fields are written", || {
+        let claims = items(&cluster, "ipaddrclaim").into_iter();
+        let full = claims.filter(|c| c["status"]["addressText"].is_string());
+        full.count() == bound.len() + 1
+    });
+    let spelling = address(
+        "printer",
+        json!({"address": "2001:DB8::00AB", "className": "static"}),
+    );
+    for (arguments, object, message) in [
+        (
+            &["create", "--dry-run=server"][..],
+            claim("new", json!({"family": "IPv5"})),
+            "IPv5",
+        ),
+        (&["replace", "--dry-run=server"], spelling, "canonical form"),
+        (
+            &["replace", "--dry-run=server"],
+            claim("web", json!({"className": "static"})),
+            "while the claim is Bound or Lost",
+        ),
+    ] {
+        let (taken, said) = cluster.send(arguments, &object);
+        assert!(!taken && said.contains(message), "{said}");
+    }
+    let after = kept(&cluster);
+    let lost: Vec<_> = before.iter().filter(|o| !after.contains(o)).collect();
+    assert!(lost.is_empty(), "{lost:#?}");
+    cluster.clear();
+}
+
+/// Steps 2 and 3 of the documentation.
+fn delete_all(cluster: &Cluster) {
+    let all = ["--all", "--timeout=60s"];
+    let claims = format!("ipaddressclaims.{GROUP}");
+    cluster.ctl(&[&["delete", &claims, "--all-namespaces"][..], &all].concat());
+    cluster.ctl(&[&["delete", &format!("ipaddresses.{GROUP}")][..], &all].concat());
+    cluster.ctl(&[&["delete", &format!("ipaddressclasses.{GROUP}")][..], &all].concat());
+}
+
+fn ledger(cluster: &Cluster) {
+    create(
+        cluster,
+        &[
+            class(
+                "goes",
+                json!({"provisioner": RANGE, "reclaimPolicy": "Delete",
+                "parameters": {"addresses": ["192.0.2.0/28", "2001:db8::/64"]}}),
+            ),
+            class(
+                "stays",
+                json!({"provisioner": RANGE, "reclaimPolicy": "Retain",
+                "parameters": {"addresses": ["198.51.100.0/28"]}}),
+            ),
+            address(
+                "ip-203-0-113-7",
+                json!({"address": "203.0.113.7", "className": "stays"}),
+            ),
+            claim("dual", json!({"className": "goes", "family": "Dual"})),
+            claim("stays", json!({"className": "stays"})),
+            claim("left", json!({"className": "stays"})),
+            claim("waits", json!({"className": "stays", "family": "IPv6"})),
+        ],
+    );
+    wait_bound(cluster, &["dual", "stays", "left"]);
+    cluster.ctl(&["delete", "ipaddrclaim", "left", "-n", TEAM]);
+    // A backend uses an address elsewhere.
+    let held = cluster.ctl(&[
+        "get",
+        "ipaddrclaim",
+        "stays",
+        "-n",
+        TEAM,
+        "-o",
+        "jsonpath={.status.addresses[0].name}",
+    ]);
+    let conflict = [
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        r#"{"status":{"phase":"Conflict"}}"#,
+    ];
+    cluster.ctl(&[&["patch", "ipaddr", &held][..], &conflict].concat());
+}
+
+fn the_order_of_an_uninstallation_leaves_nothing_stuck() {
+    let mut cluster = Installation::new();
+    cluster.start(Replicas::One);
+    ledger(&cluster);
+    let held = cluster.check();
+    assert_eq!(held.status.code(), Some(10), "{held:?}");
+    let told = String::from_utf8_lossy(&held.stdout);
+    for line in [
+        "IPAddressClaim team-a/stays: local.sdn.cozystack.io/claim-protection (the binding core)",
+        "local.sdn.cozystack.io/address-protection (the binding core)",
+        "range.drivers.local.sdn.cozystack.io/teardown (the range driver)",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    // Somebody begins at the end. The objects stay, and what is deleted of them waits ...
+    cluster.stop();
+    let uninstall = |cluster: &Cluster| {
+        succeed(helm(cluster).args(["uninstall", RELEASE, "-n", SYSTEM]));
+    };
+    uninstall(&cluster);
+    let delete = ["delete", "ipaddrclaim", "--all", "-n", TEAM, "--wait=false"];
+    cluster.ctl(&delete);
+    assert_eq!(cluster.check().status.code(), Some(10));
+    // ... until the chart is there again.
+    chart::release(&cluster, "install", Path::new(CHART), &[]);
+    cluster.start(Replicas::One);
+    delete_all(&cluster);
+    let free = cluster.check();
+    assert_eq!(free.status.code(), Some(0), "{free:?}");
+    cluster.stop();
+    uninstall(&cluster);
+    let ours = "app.kubernetes.io/name=ipledger";
+    let mut kinds = vec![
+        "clusterroles",
+        "clusterrolebindings",
+        "validatingadmissionpolicies",
+    ];
+    kinds.extend([
+        "validatingadmissionpolicybindings",
+        "roles",
+        "rolebindings",
+        "deployments",
+    ]);
+    kinds.extend(["serviceaccounts", "poddisruptionbudgets"]);
+    let left = cluster.ctl(&["get", &kinds.join(","), "-A", "-l", ours, "-o", "name"]);
+    assert_eq!(left, "");
+    let crds = ["delete", "crd", "-l", ours, "--timeout=60s"];
+    let deleted = cluster.ctl(&crds);
+    assert_eq!(deleted.lines().count(), 3, "{deleted}");
+    cluster.ctl(&["delete", "namespace", SYSTEM, TEAM, "--timeout=60s"]);
+}
