@@ -1,5 +1,5 @@
-//! Claims that come and go while the cluster fails around the controllers: all are bound in the end, no
-//! address twice, and nothing is left over.
+//! Claims that come and go while the network fails, or the controllers' place in the history: all are bound in
+//! the end, no address twice, and nothing is left over. (Servers that fail are in `binding`.)
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,8 +26,6 @@ use crate::controllers;
 
 cases![Alone:
     cut_connections_lose_and_double_nothing,
-    a_killed_api_server_loses_and_doubles_nothing,
-    a_killed_etcd_loses_and_doubles_nothing,
     a_history_that_was_compacted_away_loses_and_doubles_nothing,
 ];
 
@@ -203,28 +201,6 @@ async fn cut_connections_lose_and_double_nothing(cluster: Cluster) {
         cut += storm.relay.cut();
     }
     assert!(cut >= 15, "{cut} connections were cut");
-    storm.end().await;
-}
-
-async fn a_killed_api_server_loses_and_doubles_nothing(cluster: Cluster) {
-    let mut storm = Storm::begin(cluster).await;
-    for _ in 0..2 {
-        storm.more(25).await;
-        storm.cluster.kill();
-        storm.cluster.start_again();
-    }
-    storm.more(25).await;
-    storm.end().await;
-}
-
-async fn a_killed_etcd_loses_and_doubles_nothing(cluster: Cluster) {
-    let mut storm = Storm::begin(cluster).await;
-    for _ in 0..3 {
-        storm.more(25).await;
-        storm.cluster.etcd_mut().kill();
-        storm.cluster.etcd_mut().start_again();
-    }
-    storm.more(25).await;
     storm.end().await;
 }
 
