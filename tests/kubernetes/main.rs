@@ -16,6 +16,7 @@ mod installation;
 mod kubectl;
 mod leases;
 mod outage;
+mod rights;
 mod roles;
 mod rules;
 mod show;
@@ -75,7 +76,13 @@ fn main() {
         );
     }
     let cluster = Arc::new(OnceLock::new());
-    let shared = [definitions::cases(), rules::cases(), show::cases()].concat();
+    let shared = [
+        chart::cases(),
+        definitions::cases(),
+        rules::cases(),
+        show::cases(),
+    ]
+    .concat();
     let shared = shared.into_iter().map(|(name, run)| {
         let cluster = cluster.clone();
         trial(name, move || {
@@ -83,16 +90,15 @@ fn main() {
         })
     });
     let spare = Arc::new(Spare::default());
-    let installed = [accounts::cases(), kubectl::cases(), tenants::cases()].concat();
+    // What comes of it is the same whether one of each works, or two of each without an election.
+    let same = [binding::cases(), kubectl::cases(), tenants::cases()].concat();
+    let two = Replicas::TwoWithoutElection;
     let installed = [
         ("", Replicas::None, leases::cases()),
-        ("", Replicas::One, installed),
-        ("with_one_of_each::", Replicas::One, binding::cases()),
-        (
-            "with_two_without_election::",
-            Replicas::TwoWithoutElection,
-            binding::cases(),
-        ),
+        ("", Replicas::One, rights::cases()),
+        ("", Replicas::One, accounts::cases()),
+        ("with_one_of_each::", Replicas::One, same.clone()),
+        ("with_two_without_election::", two, same),
     ];
     let installed = installed.into_iter().flat_map(|(group, replicas, cases)| {
         let spare = spare.clone();
