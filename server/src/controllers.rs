@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use ipledger_core::runtime::{
-    Binder, BinderOptions, Clock, Controller, ControllerOptions, Election, LogEvents, Progress,
+    Binder, BinderOptions, Clock, Controller, ControllerOptions, Election, EventSink, Progress,
     Reconciler, Term,
 };
 use ipledger_core::store::Store;
@@ -45,6 +45,10 @@ pub(crate) struct Controllers {
     pub(crate) components: &'static [Component],
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Where the binding core tells what becomes of claims.
+    pub(crate) events: Arc<dyn EventSink>,
+    /// How the binding core binds.
+    pub(crate) binding: BinderOptions,
     pub(crate) metrics: Arc<Metrics>,
     /// `None`: they work all the time.
     pub(crate) election: Option<Arc<dyn Election>>,
@@ -122,8 +126,8 @@ impl Controllers {
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
             progress.clone(),
-            Arc::new(LogEvents),
-            BinderOptions::default(),
+            Arc::clone(&self.events),
+            self.binding,
         ));
         let writes = Arc::clone(&binder);
         self.metrics.set_core(move || writes.writes());

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipledger_core::runtime::Election;
+use ipledger_core::runtime::{BinderOptions, Election};
 use ipledger_store_kube::{Cluster, KubeStore, LeaseOptions, Options};
 
 use crate::api;
@@ -34,6 +34,8 @@ pub struct ControllerOptions {
     pub listen: SocketAddr,
     /// What it must hold to work; without one it always works.
     pub lease: Option<Lease>,
+    /// How a binding core binds; nothing to a driver.
+    pub binding: BinderOptions,
 }
 
 /// A lease that one of several processes holds.
@@ -110,7 +112,7 @@ pub async fn start(options: &ControllerOptions) -> Result<Server, ServeError> {
     let store = open(&options.cluster, component.field_manager()).await?;
     let election = options.lease.as_ref().map(|lease| election(&store, lease));
     let mut server = Server::new(address, Ledger::Kubernetes(store));
-    server.start_controllers(component.alone(), election);
+    server.start_controllers(component.alone(), election, options.binding);
     server.start_api(listener, api::probes);
     Ok(server)
 }

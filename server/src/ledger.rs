@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ipledger_core::runtime::Election;
+use ipledger_core::runtime::{Election, EventSink, LogEvents};
 use ipledger_core::store::{Store, StoreError};
 use ipledger_store_sqlite::{Options, SqliteStore};
 
@@ -169,6 +169,17 @@ impl Ledger {
             // Each controller has a lease of its own there, if any.
             #[cfg(feature = "kube")]
             Ledger::Kubernetes(_) => None,
+        }
+    }
+
+    /// Where the binding core tells what becomes of claims.
+    pub(crate) fn events(&self) -> Arc<dyn EventSink> {
+        match self {
+            Ledger::File(_) => Arc::new(LogEvents),
+            #[cfg(feature = "etcd")]
+            Ledger::Etcd(_) => Arc::new(LogEvents),
+            #[cfg(feature = "kube")]
+            Ledger::Kubernetes(store) => store.events("ipledger-controller"),
         }
     }
 

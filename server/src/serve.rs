@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures::FutureExt;
-use ipledger_core::runtime::{Clock, Election, MeteredStore};
+use ipledger_core::runtime::{BinderOptions, Clock, Election, MeteredStore};
 use ipledger_core::store::StoreError;
 use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
@@ -32,7 +32,7 @@ use crate::metrics::Metrics;
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What to serve, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// Where the ledger is.
     pub ledger: Location,
@@ -41,6 +41,8 @@ pub struct ServeOptions {
     /// The name of the server among those of its ledger, which no other one has at the same time;
     /// host and address without it.
     pub name: Option<String>,
+    /// How its binding core binds.
+    pub binding: BinderOptions,
 }
 
 /// Why a server cannot start, or ended.
@@ -120,14 +122,21 @@ pub struct Server {
     parts: JoinSet<Ended>,
 }
 
-/// Writes that a server has made since it was started.
+/// Writes since a server was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Of all objects, by anybody.
-    pub store: u64,
-    /// Those of them that the binding core made.
+    /// Those of its binding core.
     pub core: u64,
-    /// Transactions that carried them, in a file.
+    /// All that a ledger file got; nothing if the ledger is in none.
+    pub file: Option<FileCounts>,
+}
+
+/// Writes to a ledger file, by anybody in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Of objects.
+    pub writes: u64,
+    /// Transactions that carried them.
     pub commits: u64,
 }
 
@@ -153,7 +162,11 @@ impl Server {
         let mut server = Server::new(address, ledger);
         let name = options.name.clone();
         let name = name.unwrap_or_else(|| default_name(address));
-        server.start_controllers(Component::ALL, server.ledger.election(&name));
+        server.start_controllers(
+            Component::ALL,
+            server.ledger.election(&name),
+            options.binding,
+        );
         server.start_api(listener, api::router);
         Ok(server)
     }
@@ -182,22 +195,11 @@ impl Server {
     pub fn counts(&self) -> Counts {
         let stats = self.ledger.stats();
         Counts {
-            store: stats.writes,
             core: self.metrics.core_writes(),
-            commits: stats.file.map_or(0, |file| file.commits),
-        }
-    }
-
-    /// Writes until nothing was written for half a second.
-    pub async fn counts_at_rest(&self) -> Counts {
-        let mut last = self.counts();
-        loop {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            let now = self.counts();
-            if now == last {
-                return now;
-            }
-            last = now;
+            file: stats.file.map(|file| FileCounts {
+                writes: stats.writes,
+                commits: file.commits,
+            }),
         }
     }
 
@@ -219,11 +221,14 @@ impl Server {
         &mut self,
         components: &'static [Component],
         election: Option<Arc<dyn Election>>,
+        binding: BinderOptions,
     ) {
         let controllers = Controllers {
             components,
             store: Arc::new(self.store.clone()),
             clock: Arc::clone(&self.clock),
+            events: self.ledger.events(),
+            binding,
             metrics: Arc::clone(&self.metrics),
             election,
         };
@@ -315,6 +320,7 @@ mod tests {
             ledger: Location::File(file(folder)),
             listen: listen.parse().unwrap(),
             name: None,
+            binding: BinderOptions::default(),
         }
     }
 

@@ -37,6 +37,11 @@ impl Caller {
         }
     }
 
+    /// The client itself, which waits for nothing.
+    pub(crate) fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
     /// Whether the server answers; if not, what is wrong.
     pub(crate) fn health(&self) -> Result<(), String> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +127,8 @@ impl Caller {
         answer
     }
 
-    async fn wait_for_quiet(&self) -> Result<(), Failure> {
+    /// Waits until an overloaded server may be asked again.
+    pub(crate) async fn wait_for_quiet(&self) -> Result<(), Failure> {
         let until = *self
             .quiet_until
             .lock()

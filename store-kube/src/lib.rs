@@ -27,6 +27,7 @@
 //! * `metadata.managedFields` is not shown, and kept.
 
 mod call;
+mod events;
 mod failure;
 mod lease;
 mod lines;
@@ -42,11 +43,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use async_trait::async_trait;
 use ipledger_core::api::{Key, Kind, Object};
-use ipledger_core::runtime::Election;
+use ipledger_core::runtime::{Election, EventSink};
 use ipledger_core::store::{
     Capabilities, Deletion, ListOptions, ListPage, Part, Preconditions, ReadAt, Revision, Store,
     StoreError, WatchOptions, WatchStream,
 };
+use kube::runtime::events::Reporter;
 use tokio::sync::watch::Sender;
 
 use crate::call::Caller;
@@ -108,6 +110,13 @@ impl KubeStore {
     /// How this process stands for a lease in the same cluster.
     pub fn election(&self, options: LeaseOptions) -> Arc<dyn Election> {
         Arc::new(lease::Candidate::new(Arc::clone(&self.inner), options))
+    }
+
+    /// Publishes what becomes of claims as Kubernetes Events of this controller. Needs the right to
+    /// `create` and `patch` `events` of `events.k8s.io`; without it they are in the log alone.
+    pub fn events(&self, controller: &str) -> Arc<dyn EventSink> {
+        let reporter = Reporter::from(controller);
+        Arc::new(events::Events::start(Arc::clone(&self.inner), reporter))
     }
 
     /// Whether the API server answered the last call; if not, what is wrong.

@@ -156,3 +156,41 @@ fn the_command_line_says_when_no_server_answers() {
     assert_eq!(out.status.code(), Some(8));
     assert!(String::from_utf8_lossy(&out.stderr).contains("ipledger serve"));
 }
+
+#[test]
+fn an_address_kept_for_a_claim_that_does_not_come_goes_after_the_grace_that_was_set() {
+    let dir = tempdir().unwrap();
+    let kept = |ip: &str, policy: &str, annotations: &str| {
+        format!(
+            "apiVersion: local.sdn.cozystack.io/v1alpha1\nkind: IPAddress\nmetadata: {{name: ip-{}, \
+             annotations: {{{annotations}}}}}\nspec: {{address: {ip}, className: static, reclaimPolicy: \
+             {policy}, claimRef: {{namespace: default, name: later}}, source: {{fromClass: {{}}}}}}\n---\n",
+            ip.replace('.', "-")
+        )
+    };
+    let reserved = "local.sdn.cozystack.io/reserved: 'true'";
+    let manifest = dir.path().join("kept.yaml");
+    let text = [
+        kept("192.0.2.1", "Delete", ""),
+        kept("192.0.2.2", "Delete", reserved),
+        kept("192.0.2.3", "Retain", ""),
+    ];
+    std::fs::write(&manifest, text.concat()).unwrap();
+    let manifest = manifest.to_str().unwrap();
+    let names = |server: &Server| -> Vec<String> {
+        let list = server.get("ipaddresses");
+        let items = list["items"].as_array().unwrap().iter();
+        items
+            .map(|a| a["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let db = dir.path().join("l.db");
+    let server = Server::start(&db, &["--prebound-grace", "0s", "--apply", manifest]);
+    wait_for("all three are there", || names(&server).len() == 3);
+    server.stop();
+    let server = Server::start(&db, &["--prebound-grace", "1s"]);
+    wait_for("what may go is gone", || {
+        names(&server) == ["ip-192-0-2-2", "ip-192-0-2-3"]
+    });
+    server.stop();
+}

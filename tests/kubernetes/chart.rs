@@ -1,6 +1,6 @@
 //! The chart: rendered, installed, upgraded.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -59,6 +59,16 @@ pub(crate) fn release(cluster: &Cluster, verb: &str, chart: &Path, values: &[&st
         command.args(["--set", value]);
     }
     succeed(&mut command);
+}
+
+/// The kubeconfig of a service account beside the chart.
+pub(crate) fn account(cluster: &Cluster, name: &str) -> PathBuf {
+    let token = cluster.ctl(&["create", "token", name, "-n", SYSTEM]);
+    let admin = std::fs::read_to_string(cluster.kubeconfig(ADMIN)).unwrap();
+    let path = cluster.kubeconfig(name);
+    let own = admin.replace(&format!("{ADMIN}-token"), token.trim());
+    std::fs::write(&path, own).unwrap();
+    path
 }
 
 /// The deployment of a component as the chart renders it with these values (`NAME=VALUE`).

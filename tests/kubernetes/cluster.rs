@@ -106,6 +106,12 @@ impl Cluster {
         assert!(denied.is_empty(), "{denied:#?}");
     }
 
+    /// Creates an object, which must be taken.
+    pub(crate) fn create(&self, object: &Value) {
+        let (taken, said) = self.send(&["create"], object);
+        assert!(taken, "{said}");
+    }
+
     /// Sends an object to kubectl, which may fail: whether it did not, and what it said.
     pub(crate) fn send(&self, arguments: &[&str], object: &Value) -> (bool, String) {
         self.send_text(arguments, &object.to_string())

@@ -5,12 +5,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod accounts;
+mod bench;
 mod binding;
 mod chart;
 mod cluster;
 mod components;
 mod controllers;
 mod definitions;
+mod events;
 mod golden;
 mod installation;
 mod kubectl;
@@ -20,7 +22,9 @@ mod rights;
 mod roles;
 mod rules;
 mod show;
+mod storm;
 mod tenants;
+mod third_party;
 mod upgrade;
 
 use std::pin::Pin;
@@ -67,12 +71,12 @@ pub(crate) use cases;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let built =
-        ["etcd", "kubernetes", "helm"].map(|tool| ipledger_tests::tools::folder(tool).is_some());
-    let built = built == [true, true, true];
+    let built = ["etcd", "kubernetes", "helm", "driver"]
+        .map(|tool| ipledger_tests::tools::folder(tool).is_some());
+    let built = built == [true; 4];
     if !built {
         eprintln!(
-            "the cases are skipped, build the servers: tests/tools/build etcd kubernetes helm"
+            "the cases are skipped, build the servers: tests/tools/build etcd kubernetes helm driver"
         );
     }
     let cluster = Arc::new(OnceLock::new());
@@ -93,10 +97,12 @@ fn main() {
     // What comes of it is the same whether one of each works, or two of each without an election.
     let same = [binding::cases(), kubectl::cases(), tenants::cases()].concat();
     let two = Replicas::TwoWithoutElection;
+    let none = Replicas::None;
     let installed = [
-        ("", Replicas::None, leases::cases()),
-        ("", Replicas::One, rights::cases()),
+        ("", none, [bench::cases(), leases::cases()].concat()),
         ("", Replicas::One, accounts::cases()),
+        ("", Replicas::One, events::cases()),
+        ("", Replicas::One, rights::cases()),
         ("with_one_of_each::", Replicas::One, same.clone()),
         ("with_two_without_election::", two, same),
     ];
@@ -109,7 +115,14 @@ fn main() {
             })
         })
     });
-    let alone = [outage::cases(), controllers::cases(), roles::cases()].concat();
+    let alone = [
+        outage::cases(),
+        storm::cases(),
+        controllers::cases(),
+        roles::cases(),
+        third_party::cases(),
+    ]
+    .concat();
     let alone = alone
         .into_iter()
         .map(|(name, run)| trial(name, move || run(Cluster::start())));

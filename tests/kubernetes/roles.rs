@@ -60,7 +60,7 @@ async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
     // The policies are in force some moments after they were written.
     let forged = &claims()[2];
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while actors.tries(forged).0 {
+    while actors.tries(forged, "nobody-token").0 {
         assert!(
             std::time::Instant::now() < deadline,
             "the policies are not in force"
@@ -114,7 +114,8 @@ async fn the_rendered_chart_is_the_chart_and_can_be_applied(cluster: Cluster) {
 struct Actors<'a> {
     cluster: &'a Cluster,
     core: String,
-    driver: String,
+    /// The chart's own one, and one of somebody else.
+    drivers: [String; 2],
     administrator: String,
 }
 
@@ -147,14 +148,17 @@ impl<'a> Actors<'a> {
             "--role=use-public",
             &user,
         ]);
-        cluster.ctl(&["create", "serviceaccount", "boss", "-n", SYSTEM]);
-        let boss = format!("--serviceaccount={SYSTEM}:boss");
-        for (name, role) in [
-            ("boss", of_chart("administrator")),
-            ("boss-claims", of_chart("claims-edit")),
+        for account in ["boss", "other-driver"] {
+            cluster.ctl(&["create", "serviceaccount", account, "-n", SYSTEM]);
+        }
+        for (name, role, account) in [
+            ("boss", "administrator", "boss"),
+            ("boss-claims", "claims-edit", "boss"),
+            ("other-driver", "driver", "other-driver"),
         ] {
-            let role = format!("--clusterrole={role}");
-            cluster.ctl(&["create", "clusterrolebinding", name, &role, &boss]);
+            let role = format!("--clusterrole={}", of_chart(role));
+            let account = format!("--serviceaccount={SYSTEM}:{account}");
+            cluster.ctl(&["create", "clusterrolebinding", name, &role, &account]);
         }
         // kubectl reads a status before it patches it; the store does not.
         let role = json!({
@@ -173,22 +177,29 @@ impl<'a> Actors<'a> {
         Actors {
             cluster,
             core: token(&format!("{RELEASE}-core")),
-            driver: token(&format!("{RELEASE}-range")),
+            drivers: [format!("{RELEASE}-range"), "other-driver".to_owned()].map(|d| token(&d)),
             administrator: token("boss"),
         }
     }
 
-    fn token(&self, who: Who) -> &str {
+    fn tokens(&self, who: Who) -> Vec<&str> {
         match who {
-            Who::Tenant => "nobody-token",
-            Who::Driver => &self.driver,
-            Who::Core => &self.core,
-            Who::Administrator => &self.administrator,
+            Who::Tenant => vec!["nobody-token"],
+            Who::Driver => self.drivers.iter().map(String::as_str).collect(),
+            Who::Core => vec![&self.core],
+            Who::Administrator => vec![&self.administrator],
         }
     }
 
-    /// What is wrong with the answer to a write, if anything is.
-    fn judge(&self, row: &Row) -> Option<String> {
+    /// What is wrong with the answers to a write, if anything is.
+    fn judge(&self, row: &Row) -> Vec<String> {
+        let tokens = self.tokens(row.who).into_iter();
+        tokens
+            .filter_map(|token| self.judge_as(row, token))
+            .collect()
+    }
+
+    fn judge_as(&self, row: &Row, token: &str) -> Option<String> {
         let Row {
             who,
             object,
@@ -196,7 +207,7 @@ impl<'a> Actors<'a> {
             refused,
             ..
         } = row;
-        let (taken, said) = self.tries(row);
+        let (taken, said) = self.tries(row, token);
         let right = match refused {
             None => taken,
             Some(because) => !taken && said.contains(because),
@@ -210,7 +221,7 @@ impl<'a> Actors<'a> {
     }
 
     /// Tries a write without doing it: whether it would be done, and what was said.
-    fn tries(&self, row: &Row) -> (bool, String) {
+    fn tries(&self, row: &Row, token: &str) -> (bool, String) {
         let (is_new, status, kind, name) = match row.object {
             Object::NewClaim => (true, false, "ipaddrclaim", ""),
             Object::Claim => (false, false, "ipaddrclaim", "web"),
@@ -238,7 +249,7 @@ impl<'a> Actors<'a> {
             _ => class("new", json!({"provisioner": "driver.example.org"})),
         };
         (row.change)(&mut object);
-        let token = ["--token", self.token(row.who)];
+        let token = ["--token", token];
         if status {
             // As the store does it.
             let patch = json!([{"op": "add", "path": "/status", "value": object["status"]}]);

@@ -77,6 +77,11 @@ impl Kubernetes {
         self.folder.path().join(user)
     }
 
+    /// Where it listens, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The etcd behind it.
     pub fn etcd(&self) -> &Etcd {
         &self.etcd

@@ -14,6 +14,7 @@ pub mod kubernetes;
 pub mod process;
 pub mod program;
 pub mod random;
+pub mod relay;
 #[cfg(feature = "etcd")]
 pub mod tools;
 pub mod watch;

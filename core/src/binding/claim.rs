@@ -392,6 +392,7 @@ fn event(claim: &IPAddressClaim, desired: &crate::api::IPAddressClaimStatus) -> 
     };
     Some(Event {
         about: claim.key(),
+        uid: claim.metadata.uid.clone(),
         kind,
         reason: after.1.to_owned(),
         message,

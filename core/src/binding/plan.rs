@@ -146,6 +146,8 @@ pub enum EventKind {
 pub struct Event {
     /// The object.
     pub about: Key,
+    /// Its uid, which an object made later under the same name does not have.
+    pub uid: String,
     /// Good news or not.
     pub kind: EventKind,
     /// One word for machines.

@@ -42,6 +42,7 @@ pub(super) fn plan(
             plan.writes.push(Write::address(parked));
             plan.events.push(Event {
                 about: claim.key(),
+                uid: uid.to_owned(),
                 kind: EventKind::Warning,
                 reason: names::reason::ADDRESS_PARKED.to_owned(),
                 message: format!(

@@ -14,6 +14,7 @@ impl EventSink for LogEvents {
     fn emit(&self, event: &Event) {
         let Event {
             about,
+            uid: _,
             kind,
             reason,
             message,

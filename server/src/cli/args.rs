@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-#[cfg(feature = "kube")]
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, value_parser};
+use ipledger_core::runtime::BinderOptions;
 
 use super::bench;
 use super::exit::CliError;
@@ -40,7 +40,12 @@ pub(super) enum Command {
     Serve(ServeArgs),
     /// Run the binding core against a Kubernetes API
     #[cfg(feature = "kube")]
-    Controller(ControllerArgs),
+    Controller {
+        #[command(flatten)]
+        binding: BindingArgs,
+        #[command(flatten)]
+        args: ControllerArgs,
+    },
     /// Run a driver against a Kubernetes API
     #[cfg(feature = "kube")]
     Driver {
@@ -199,6 +204,17 @@ pub(super) enum Bench {
         /// Where the addresses come from
         #[arg(long, value_enum, default_value = "range")]
         addresses: bench::Source,
+        /// Free addresses of another class besides
+        #[arg(long, default_value_t = 0, value_parser = value_parser!(u32).range(..=10_000_000))]
+        spare: u32,
+        /// Bind in the Kubernetes cluster of this kubeconfig, where no binding core may be at work
+        #[cfg(feature = "kube")]
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: Option<PathBuf>,
+        /// A context of it, instead of its current one
+        #[cfg(feature = "kube")]
+        #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+        context: Option<String>,
     },
     /// Write to the store and watch it, without API and controllers
     Store {
@@ -239,6 +255,26 @@ pub(super) struct ServeArgs {
     /// Apply manifests after the start and show what becomes of their claims (may be repeated)
     #[arg(long, value_name = "FILE")]
     pub(super) apply: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) binding: BindingArgs,
+}
+
+/// How a binding core binds.
+#[derive(Debug, Args)]
+pub(super) struct BindingArgs {
+    /// How long an address with policy Delete that is kept for a claim by its name alone waits for that
+    /// claim to be created, before it is deleted; 0s for ever
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
+    prebound_grace: Duration,
+}
+
+impl From<BindingArgs> for BinderOptions {
+    fn from(args: BindingArgs) -> BinderOptions {
+        BinderOptions {
+            grace: args.prebound_grace,
+            ..BinderOptions::default()
+        }
+    }
 }
 
 /// A ledger that is in no file, and how it is reached.
@@ -356,7 +392,9 @@ impl Command {
         match self {
             Command::Get(_) | Command::Describe { .. } | Command::Crds | Command::Version => true,
             #[cfg(feature = "kube")]
-            Command::Controller(_) | Command::Driver { .. } | Command::Uninstall { .. } => false,
+            Command::Controller { .. } | Command::Driver { .. } | Command::Uninstall { .. } => {
+                false
+            }
             Command::Serve(_)
             | Command::Apply(_)
             | Command::Delete(_)
@@ -375,7 +413,9 @@ impl Command {
             Command::Apply(args) => args.output == ReportFormat::Json,
             Command::Delete(args) => args.output == ReportFormat::Json,
             #[cfg(feature = "kube")]
-            Command::Controller(_) | Command::Driver { .. } | Command::Uninstall { .. } => false,
+            Command::Controller { .. } | Command::Driver { .. } | Command::Uninstall { .. } => {
+                false
+            }
             Command::Serve(_)
             | Command::Describe { .. }
             | Command::Backup { .. }

@@ -1,5 +1,7 @@
 //! `controller` and `driver`: one controller against a Kubernetes API, until a signal.
 
+use ipledger_core::runtime::BinderOptions;
+
 use super::args::ControllerArgs;
 use super::exit::{CliError, Exit};
 use super::output::Terminal;
@@ -9,6 +11,7 @@ use crate::kubernetes::{self, Component, ControllerOptions, Lease};
 pub(super) async fn run(
     component: Component,
     args: ControllerArgs,
+    binding: BinderOptions,
     terminal: &mut Terminal,
 ) -> Result<(), CliError> {
     terminal.detach();
@@ -19,6 +22,7 @@ pub(super) async fn run(
         cluster: args.cluster.into(),
         listen: args.listen,
         lease: args.lease.map(|name| Lease { name, duration }),
+        binding,
     };
     let mut server = kubernetes::start(&options).await?;
     // That nobody reads the output is no reason not to work.

@@ -44,6 +44,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+#[cfg(feature = "kube")]
+use ipledger_core::runtime::BinderOptions;
 use tracing_subscriber::EnvFilter;
 
 pub use exit::Exit;
@@ -76,7 +78,7 @@ pub fn main() -> ExitCode {
     let only_prints = cli.command.only_prints();
     let runtime = match &cli.command {
         #[cfg(feature = "kube")]
-        Command::Controller(_) | Command::Driver { .. } => {
+        Command::Controller { .. } | Command::Driver { .. } => {
             tokio::runtime::Builder::new_multi_thread()
                 .enable_all()
                 .build()
@@ -136,15 +138,26 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
                 ledger: args.store.location()?.unwrap_or(Location::File(db)),
                 listen: args.listen,
                 name: args.name,
+                binding: args.binding.into(),
             };
             serve::run(options, &args.apply, namespace, terminal).await
         }
         #[cfg(feature = "kube")]
-        Command::Controller(args) => controller::run(Component::BindingCore, args, terminal).await,
+        Command::Controller { binding, args } => {
+            controller::run(Component::BindingCore, args, binding.into(), terminal).await
+        }
         #[cfg(feature = "kube")]
         Command::Driver {
             which: args::Driver::Range(args),
-        } => controller::run(Component::RangeDriver, args, terminal).await,
+        } => {
+            controller::run(
+                Component::RangeDriver,
+                args,
+                BinderOptions::default(),
+                terminal,
+            )
+            .await
+        }
         #[cfg(feature = "kube")]
         Command::Uninstall { check: _, cluster } => {
             uninstall::check(cluster.into(), terminal).await
@@ -212,13 +225,27 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
                     claims,
                     callers,
                     addresses,
+                    spare,
+                    #[cfg(feature = "kube")]
+                    kubeconfig,
+                    #[cfg(feature = "kube")]
+                    context,
                 },
         } => {
             let size = bench::BindSize {
                 claims,
                 callers,
                 source: addresses,
+                spare,
             };
+            #[cfg(feature = "kube")]
+            if kubeconfig.is_some() {
+                let cluster = ipledger_store_kube::Cluster {
+                    kubeconfig,
+                    context,
+                };
+                return bench::bind_in_cluster(cluster, namespace, size, terminal).await;
+            }
             bench::bind(size, terminal).await
         }
         Command::Bench {

@@ -14,12 +14,11 @@ const PAGE: [u8; 4096] = [b'x'; 4096];
 
 /// Name and value of what matters for the speed of a store in this folder.
 pub(super) fn facts(folder: &Path) -> io::Result<Vec<(&'static str, String)>> {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or_default();
     let syncs = syncs(folder)?;
     Ok(vec![
-        ("cores", cores.to_string()),
+        ("cores", cores().to_string()),
         ("load before", or_unknown(load)),
         (
             "system",
@@ -40,6 +39,19 @@ pub(super) fn facts(folder: &Path) -> io::Result<Vec<(&'static str, String)>> {
 fn or_unknown(text: &str) -> String {
     let text = if text.is_empty() { "unknown" } else { text };
     text.to_owned()
+}
+
+/// Processors that this process may use.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(0, usize::from)
+}
+
+/// The most memory that this process has had, with all that it is made of.
+pub(super) fn peak_memory() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.map_or_else(|| "unknown".to_owned(), |kib| format!("{} MiB", kib / 1024))
 }
 
 /// How long each of some appended pages takes to be on disk, sorted.

@@ -1,0 +1,274 @@
+//! A cluster with the chart's core and the driver of somebody else (tests/e2e/driver), each under
+//! an account of its own that has its role of the chart.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ipledger_tests::program::{Server, free_port};
+use ipledger_tests::tools;
+use serde_json::{Value, json};
+
+use crate::binding::items;
+use crate::chart::{self, RELEASE, SYSTEM};
+use crate::cluster::{Cluster, TEAM, address, class, eventually};
+use crate::components::{Component, Election, Name, Pod};
+
+/// The name of the driver, as its classes give it.
+const DRIVER: &str = "third-party.example.com";
+/// Its account.
+const ACCOUNT: &str = "acme-driver";
+const GROUP: &str = "/apis/local.sdn.cozystack.io/v1alpha1";
+
+pub(super) struct Site {
+    pub(super) core: Component,
+    kubeconfig: PathBuf,
+    /// Answers 403 of the API server before core and driver began.
+    refused: u64,
+    pub(super) cluster: Cluster,
+}
+
+impl Site {
+    /// The core works and the policies are in force; no driver runs.
+    pub(super) fn start(cluster: Cluster) -> Site {
+        chart::install_with(&cluster, &["crds.install=false"]);
+        cluster.ctl(&["create", "serviceaccount", ACCOUNT, "-n", SYSTEM]);
+        let own = ["--verb=get,list,watch", "--resource=services"];
+        cluster.ctl(&[&["create", "clusterrole", ACCOUNT][..], &own].concat());
+        let role = format!("{SYSTEM}:{RELEASE}:driver");
+        for (binding, role) in [("acme-ledger", role.as_str()), ("acme-own", ACCOUNT)] {
+            let role = format!("--clusterrole={role}");
+            let subject = format!("--serviceaccount={SYSTEM}:{ACCOUNT}");
+            cluster.ctl(&["create", "clusterrolebinding", binding, &role, &subject]);
+        }
+        let kubeconfig = chart::account(&cluster, ACCOUNT);
+        let core = Pod::of(&cluster, Name::Core, Election::Lease("15s")).start(&cluster);
+        eventually("the policies are in force", || !may_forge(&cluster));
+        for (name, policy) in [("goes", "Delete"), ("stays", "Retain")] {
+            let spec = json!({"provisioner": DRIVER, "reclaimPolicy": policy,
+                "parameters": {"prefixes": ["192.0.2.0/25", "2001:db8::/120"]}});
+            cluster.create(&class(name, spec));
+        }
+        let refused = requests(&cluster, |r| r.contains("code=\"403\""));
+        Site {
+            core,
+            kubeconfig,
+            refused,
+            cluster,
+        }
+    }
+
+    /// The driver at work, with these flags. All its copies share one backend.
+    pub(super) fn driver(&self, flags: &[&str]) -> Server {
+        let program = tools::folder("driver").expect("it is built: tests/tools/build driver");
+        let port = free_port();
+        let mut command = Command::new(program.join("driver"));
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        command
+            .arg("--backend")
+            .arg(self.cluster.kubeconfig("backend"));
+        command.arg(format!("--listen=127.0.0.1:{port}"));
+        command.arg("--poll=200ms").args(flags);
+        Server::launch(command, port)
+    }
+
+    /// A file of the driver's backend.
+    pub(super) fn backend(&self, folder: &str, ip: &str) -> PathBuf {
+        self.cluster.kubeconfig("backend").join(folder).join(ip)
+    }
+
+    /// What the driver's backend has in one of its folders.
+    pub(super) fn in_backend(&self, folder: &str) -> Vec<String> {
+        let folder = std::fs::read_dir(self.cluster.kubeconfig("backend").join(folder)).unwrap();
+        let names = folder.map(|f| f.unwrap().file_name().to_string_lossy().into_owned());
+        names.filter(|n| !n.starts_with('.')).collect()
+    }
+
+    pub(super) fn get(&self, kind: &str, name: &str) -> Value {
+        let object = self
+            .cluster
+            .ctl(&["get", kind, name, "-n", TEAM, "-o", "json"]);
+        serde_json::from_str(&object).unwrap()
+    }
+
+    /// The addresses that a claim reports: object and IP.
+    pub(super) fn reported(&self, claim: &str) -> Vec<(String, String)> {
+        let claim = self.get("ipaddrclaim", claim);
+        let entries = claim["status"]["addresses"].as_array().cloned();
+        let entries = entries.into_iter().flatten();
+        entries
+            .map(|e| (text(&e["name"]), text(&e["address"])))
+            .collect()
+    }
+
+    pub(super) fn wait(&self, condition: &str, names: &[&str]) {
+        let condition = format!("--for=condition={condition}");
+        let wait = ["wait", &condition, "--timeout=60s", "-n", TEAM];
+        self.cluster
+            .ctl(&[&wait[..], &["ipaddrclaim"], names].concat());
+    }
+
+    pub(super) fn wait_until_all_are_bound(&self) {
+        eventually("every claim is bound", || {
+            let all = items(&self.cluster, "ipaddrclaim");
+            all.iter().all(|c| c["status"]["phase"] == "Bound")
+        });
+    }
+
+    /// Waits until an address has this phase.
+    pub(super) fn wait_phase(&self, address: &str, phase: &str) {
+        eventually(&format!("{address} is {phase}"), || {
+            self.get("ipaddr", address)["status"]["phase"] == phase
+        });
+    }
+
+    /// Deletes every claim and waits until nothing is left of them, in the ledger and in the backend.
+    pub(super) fn delete_all(&self) {
+        let all = format!("{GROUP}/namespaces/{TEAM}/ipaddressclaims");
+        self.cluster.ctl(&["delete", "--raw", &all]);
+        eventually("nothing is left", || {
+            items(&self.cluster, "ipaddrclaim").is_empty()
+                && items(&self.cluster, "ipaddr").is_empty()
+                && ["reserved", "pinned"]
+                    .iter()
+                    .all(|f| self.in_backend(f).is_empty())
+        });
+    }
+
+    /// Waits until for so long nobody has written anything of the ledger, not even in vain.
+    pub(super) fn wait_until_nothing_is_written(&self, long: Duration) {
+        let written = || {
+            requests(&self.cluster, |r| {
+                let verbs = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
+                r.contains("group=\"local.sdn.cozystack.io\"")
+                    && verbs.iter().any(|v| r.contains(&format!("verb=\"{v}\"")))
+            })
+        };
+        eventually("they come to rest", || {
+            let before = written();
+            std::thread::sleep(long);
+            written() == before
+        });
+    }
+
+    /// That core and driver have asked for nothing which was refused to them.
+    pub(super) fn nothing_was_refused(&self) {
+        let refused = requests(&self.cluster, |r| r.contains("code=\"403\""));
+        assert_eq!(refused, self.refused, "answers 403");
+        let log = self.core.printed().to_lowercase();
+        assert!(!log.contains("forbidden"), "{log}");
+    }
+
+    /// Follows all claims or addresses from now on.
+    pub(super) fn follow(&self, plural: &str) -> History {
+        let file = self.cluster.kubeconfig(&format!("history-{plural}"));
+        let path = format!("{GROUP}/{plural}?watch=true");
+        let mut watch = self.cluster.kubectl(&["get", "--raw", &path]);
+        let watch = watch.stdout(File::create(&file).unwrap());
+        let watch = watch.stderr(Stdio::inherit()).spawn().unwrap();
+        History { watch, file }
+    }
+}
+
+/// Whether the driver's account may write what is the core's alone.
+fn may_forge(cluster: &Cluster) -> bool {
+    let user = format!("--as=system:serviceaccount:{SYSTEM}:{ACCOUNT}");
+    let spec = json!({"address": "192.0.2.99", "className": "goes", "source": {"fromClass": {}}});
+    let mut forged = address("ip-192-0-2-99", spec);
+    forged["metadata"]["annotations"] = json!({"local.sdn.cozystack.io/parked-for": "x"});
+    let create = ["create", "--dry-run=server", &user];
+    let (taken, said) = cluster.send(&create, &forged);
+    taken || !said.contains("written by the binding core alone")
+}
+
+/// How many requests the API server has answered, of those whose labels are like this.
+fn requests(cluster: &Cluster, like: impl Fn(&str) -> bool) -> u64 {
+    let text = cluster.ctl(&["get", "--raw", "/metrics"]);
+    let lines = text.lines().filter_map(|line| {
+        let (labels, count) = line
+            .strip_prefix("apiserver_request_total")?
+            .split_once("} ")?;
+        like(labels).then(|| count.parse::<f64>().unwrap() as u64)
+    });
+    lines.sum()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Everything that happens to objects of one kind.
+pub(super) struct History {
+    watch: Child,
+    file: PathBuf,
+}
+
+impl History {
+    /// Every state that any of the objects was in, in order.
+    pub(super) fn states(&self) -> Vec<Value> {
+        let all = std::fs::read_to_string(&self.file).unwrap();
+        let (whole, _) = all.rsplit_once('\n').unwrap_or_default();
+        let events = whole.lines().map(|line| {
+            let mut event: Value = serde_json::from_str(line).unwrap();
+            event["object"].take()
+        });
+        events.collect()
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.watch.kill();
+        let _ = self.watch.wait();
+    }
+}
+
+/// That no claim ever reported another address than its first, of either family, and no address of a
+/// driver was ever given to another claim.
+pub(super) fn nothing_changed_hands(claims: &History, addresses: &History) {
+    let mut first = BTreeMap::new();
+    let states = claims.states();
+    assert!(!states.is_empty());
+    for claim in states {
+        let entries = claim["status"]["addresses"].as_array().cloned();
+        for entry in entries.into_iter().flatten() {
+            let is_six = text(&entry["address"]).contains(':');
+            let key = (text(&claim["metadata"]["uid"]), is_six);
+            let before = first.entry(key).or_insert_with(|| entry.clone());
+            assert_eq!(*before, entry, "{claim}");
+        }
+    }
+    let mut holders = BTreeMap::new();
+    for address in addresses.states() {
+        let holder = &address["spec"]["claimRef"]["uid"];
+        if !holder.is_null() {
+            let uid = text(&address["metadata"]["uid"]);
+            let before = holders.entry(uid).or_insert_with(|| holder.clone());
+            assert_eq!(before, holder, "{address}");
+        }
+    }
+}
+
+/// Addresses are defined as they are where the definitions are not ours: without rules.
+pub(super) fn drop_rules_of_addresses(cluster: &Cluster) {
+    let name = "ipaddresses.local.sdn.cozystack.io";
+    let definition = cluster.ctl(&["get", "crd", name, "-o", "json"]);
+    let mut definition: Value = serde_json::from_str(&definition).unwrap();
+    drop_rules(&mut definition["spec"]);
+    let (taken, said) = cluster.send(&["replace"], &definition);
+    assert!(taken, "{said}");
+}
+
+fn drop_rules(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("x-kubernetes-validations");
+            fields.values_mut().for_each(drop_rules);
+        }
+        Value::Array(values) => values.iter_mut().for_each(drop_rules),
+        _ => {}
+    }
+}
