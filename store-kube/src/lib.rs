@@ -92,7 +92,8 @@ impl KubeStore {
     pub fn open(mut config: kube::Config, options: Options) -> Result<KubeStore, OpenError> {
         // The client would send a write again after an answer that does not say that it failed.
         config.default_retry = false;
-        config.connect_timeout = Some(options.request_timeout);
+        // Sooner than a call, so that one which was never sent is known not to have been.
+        config.connect_timeout = Some(options.request_timeout * 3 / 4);
         let client = kube::Client::try_from(config).map_err(|e| OpenError::Client(Box::new(e)))?;
         let inner = Inner {
             caller: Caller::new(client, options.request_timeout),

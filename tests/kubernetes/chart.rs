@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use ipledger_tests::kubernetes::{ADMIN, AUDITED, succeed};
 use ipledger_tests::tools;
 use serde_json::{Value, json};
 
+use crate::cases;
 use crate::cluster::Cluster;
+
+cases![Shared: a_value_that_the_chart_does_not_know_is_refused];
 
 pub(crate) const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart/ipledger");
 pub(crate) const RELEASE: &str = "ledger";
@@ -88,4 +92,17 @@ pub(crate) fn deployment(cluster: &Cluster, component: &str, values: &[String]) 
     let deployment: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(deployment["metadata"]["name"], json!(name));
     deployment
+}
+
+async fn a_value_that_the_chart_does_not_know_is_refused(cluster: Arc<Cluster>) {
+    let output = helm(&cluster)
+        .args(["template", "x", CHART, "--set", "core.replica=2"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("replica"),
+        "{said}"
+    );
+    succeed(helm(&cluster).args(["lint", "--strict", CHART]));
 }

@@ -18,6 +18,7 @@ mod installation;
 mod kubectl;
 mod leases;
 mod outage;
+mod rights;
 mod roles;
 mod rules;
 mod show;
@@ -79,7 +80,13 @@ fn main() {
         );
     }
     let cluster = Arc::new(OnceLock::new());
-    let shared = [definitions::cases(), rules::cases(), show::cases()].concat();
+    let shared = [
+        chart::cases(),
+        definitions::cases(),
+        rules::cases(),
+        show::cases(),
+    ]
+    .concat();
     let shared = shared.into_iter().map(|(name, run)| {
         let cluster = cluster.clone();
         trial(name, move || {
@@ -87,26 +94,17 @@ fn main() {
         })
     });
     let spare = Arc::new(Spare::default());
+    // What comes of it is the same whether one of each works, or two of each without an election.
+    let same = [binding::cases(), kubectl::cases(), tenants::cases()].concat();
+    let two = Replicas::TwoWithoutElection;
+    let none = Replicas::None;
     let installed = [
-        accounts::cases(),
-        events::cases(),
-        kubectl::cases(),
-        tenants::cases(),
-    ]
-    .concat();
-    let installed = [
-        (
-            "",
-            Replicas::None,
-            [bench::cases(), leases::cases()].concat(),
-        ),
-        ("", Replicas::One, installed),
-        ("with_one_of_each::", Replicas::One, binding::cases()),
-        (
-            "with_two_without_election::",
-            Replicas::TwoWithoutElection,
-            binding::cases(),
-        ),
+        ("", none, [bench::cases(), leases::cases()].concat()),
+        ("", Replicas::One, accounts::cases()),
+        ("", Replicas::One, events::cases()),
+        ("", Replicas::One, rights::cases()),
+        ("with_one_of_each::", Replicas::One, same.clone()),
+        ("with_two_without_election::", two, same),
     ];
     let installed = installed.into_iter().flat_map(|(group, replicas, cases)| {
         let spare = spare.clone();

@@ -19,7 +19,6 @@ use crate::cluster::{Cluster, TEAM, address, claim, class};
 
 cases![Alone:
     every_write_is_left_to_whom_it_belongs,
-    a_value_that_the_chart_does_not_know_is_refused,
     the_rendered_chart_is_the_chart_and_can_be_applied,
 ];
 
@@ -86,19 +85,6 @@ async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
         let denied = audit.filter(|a| a.account == account && a.is_denial());
         assert_eq!(denied.count(), refused.count(), "{who:?}");
     }
-}
-
-async fn a_value_that_the_chart_does_not_know_is_refused(cluster: Cluster) {
-    let output = helm(&cluster)
-        .args(["template", "x", CHART, "--set", "core.replica=2"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && said.contains("replica"),
-        "{said}"
-    );
-    succeed(helm(&cluster).args(["lint", "--strict", CHART]));
 }
 
 async fn the_rendered_chart_is_the_chart_and_can_be_applied(cluster: Cluster) {

@@ -1,23 +1,17 @@
-//! What tenants meet of Kubernetes itself: quotas, namespaces that are deleted, and the built-in roles
-//! that the chart adds to. The real controllers do their part.
-
-use std::process::Output;
+//! What tenants meet of Kubernetes itself: quotas, and namespaces that are deleted. The real controllers
+//! do their part.
 
 use ipledger_tests::kubernetes::NOBODY;
 use serde_json::{Value, json};
 
 use crate::binding::items;
 use crate::cases;
-use crate::chart::{RELEASE, SYSTEM};
 use crate::cluster::{TEAM, claim, class, eventually};
-use crate::components::Name;
-use crate::golden;
 use crate::installation::Installation;
 
 cases![Installed:
     a_quota_limits_the_claims_of_a_tenant,
     a_namespace_with_bound_claims_is_deleted_and_its_addresses_reclaimed,
-    the_roles_of_the_chart_reach_who_has_the_built_in_ones,
 ];
 
 const RANGE: &str = "range.drivers.local.sdn.cozystack.io";
@@ -47,15 +41,10 @@ fn tenant(cluster: &Installation, namespace: &str, class: &str) {
     cluster.apply(&list.to_string());
     eventually("the tenant may create claims", || {
         let may = ["auth", "can-i", "create", "ipaddrclaim", "-n", namespace];
-        run(cluster, &[&may[..], &["--token=nobody-token"]].concat())
-            .status
-            .success()
+        let mut ask = cluster.kubectl(&may);
+        ask.arg("--token=nobody-token");
+        ask.output().unwrap().status.success()
     });
-}
-
-fn run(cluster: &Installation, arguments: &[&str]) -> Output {
-    // A certificate or token of the kubeconfig would go before another token.
-    cluster.kubectl(arguments).output().unwrap()
 }
 
 fn range(cluster: &Installation, name: &str, policy: &str, addresses: &[&str]) {
@@ -211,81 +200,5 @@ fn a_namespace_with_bound_claims_is_deleted_and_its_addresses_reclaimed(
         name,
     ];
     cluster.ctl(&waits);
-    delete_namespace(cluster, namespace);
-}
-
-fn the_roles_of_the_chart_reach_who_has_the_built_in_ones(cluster: &mut Installation) {
-    let namespace = "roles";
-    cluster.ctl(&["create", "namespace", namespace]);
-    let mut subjects = vec![("stranger", "stranger".to_owned())];
-    for role in ["view", "edit", "admin"] {
-        let (of, to) = (format!("--clusterrole={role}"), format!("--user={role}"));
-        let bind = ["create", "rolebinding", role, "-n", namespace];
-        cluster.ctl(&[&bind[..], &[&of, &to]].concat());
-        subjects.push((role, role.to_owned()));
-    }
-    let role = format!("--clusterrole={SYSTEM}:{RELEASE}:administrator");
-    let bind = ["create", "clusterrolebinding", "test-administrator"];
-    cluster.ctl(&[&bind[..], &[&role, "--user=administrator"]].concat());
-    subjects.push(("administrator", "administrator".to_owned()));
-    for (subject, name) in [("driver", Name::Range), ("core", Name::Core)] {
-        let account = format!("system:serviceaccount:{SYSTEM}:{}", name.account());
-        subjects.push((subject, account));
-    }
-
-    let may = |subject: &str, verb: &str, resource: &str| {
-        let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
-        let (_, user) = subjects.iter().find(|(name, _)| *name == subject).unwrap();
-        let part = format!("--subresource={part}");
-        let ask = ["auth", "can-i", verb, resource, &part, "-n", namespace];
-        let output = run(cluster, &[&ask[..], &["--as", user]].concat());
-        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        assert!(["yes", "no"].contains(&&*said), "{output:?}");
-        said == "yes"
-    };
-    eventually("the built-in roles have what the chart adds", || {
-        may("view", "list", "ipaddrclaim") && may("admin", "delete", "ipaddrclaim")
-    });
-    for (subject, verb, resource, answer) in [
-        ("stranger", "get", "ipaddrclaim", false),
-        ("view", "get", "ipaddrclaim", true),
-        ("view", "create", "ipaddrclaim", false),
-        ("edit", "create", "ipaddrclaim", true),
-        ("edit", "delete", "ipaddrclaim", true),
-        ("edit", "patch", "ipaddrclaim/status", false),
-        ("edit", "get", "ipaddr", false),
-        ("edit", "use", "ipaddrclass", false),
-        ("administrator", "use", "ipaddrclass", true),
-        ("driver", "create", "ipaddr", true),
-        ("driver", "delete", "ipaddr", false),
-        ("driver", "patch", "ipaddrclaim/status", false),
-        ("core", "patch", "ipaddrclaim/status", true),
-        ("core", "create", "ipaddr", false),
-        ("core", "get", "secrets", false),
-    ] {
-        let said = may(subject, verb, resource);
-        assert_eq!(said, answer, "may {subject} {verb} {resource}?");
-    }
-    // And these are all the rights to our kinds that they have.
-    let mut rights = String::new();
-    for (subject, user) in &subjects {
-        let list = ["auth", "can-i", "--list", "-n", namespace, "--as", user];
-        let table = cluster.ctl(&list);
-        let mut own: Vec<String> = table
-            .lines()
-            .filter(|line| line.contains("local.sdn.cozystack.io"))
-            .map(|line| {
-                let (resource, rest) = line.split_once(' ').unwrap();
-                let verbs = rest.rsplit('[').next().unwrap().trim_end_matches(']');
-                let mut verbs: Vec<&str> = verbs.split(' ').collect();
-                verbs.sort_unstable();
-                format!("  {resource}: {}\n", verbs.join(" "))
-            })
-            .collect();
-        own.sort();
-        rights.push_str(&format!("{subject}\n{}", own.concat()));
-    }
-    golden::assert_is_kept("rights.txt", &rights);
-    cluster.ctl(&["delete", "clusterrolebinding", "test-administrator"]);
     delete_namespace(cluster, namespace);
 }
