@@ -201,6 +201,9 @@ pub(super) enum Bench {
         /// Callers that create them at once
         #[arg(long, default_value_t = 16, value_parser = value_parser!(u32).range(1..=1_024))]
         callers: u32,
+        /// How many a second they create, instead of as many as they can
+        #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+        rate: Option<u32>,
         /// Where the addresses come from
         #[arg(long, value_enum, default_value = "range")]
         addresses: bench::Source,

@@ -224,6 +224,7 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
                 Bench::Bind {
                     claims,
                     callers,
+                    rate,
                     addresses,
                     spare,
                     #[cfg(feature = "kube")]
@@ -235,6 +236,7 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
             let size = bench::BindSize {
                 claims,
                 callers,
+                rate,
                 source: addresses,
                 spare,
             };

@@ -42,6 +42,8 @@ pub(in crate::cli) struct BindSize {
     pub(in crate::cli) claims: u32,
     /// Callers that create them at once.
     pub(in crate::cli) callers: u32,
+    /// So many of them a second; as fast as the callers can without it.
+    pub(in crate::cli) rate: Option<u32>,
     /// Where their addresses come from.
     pub(in crate::cli) source: Source,
     /// Free addresses besides, of another class.
@@ -120,7 +122,7 @@ async fn run(size: BindSize, place: &Arc<dyn Place>) -> Result<String, CliError>
     let claims = place.follow(Kind::IPAddressClaim).await?;
     let start = Instant::now();
     let maker = Arc::clone(place);
-    let created = create_all(size.claims, size.callers, place, move |n| {
+    let created = create_all(size.claims, (size.callers, size.rate), place, move |n| {
         let name = format!("{}-{n:07}", maker.prefix());
         let mut claim: IPAddressClaim = named(&name, maker.namespace());
         claim.spec.class_name = maker.prefix().to_owned();
@@ -155,7 +157,7 @@ async fn make_addresses(
     let addresses = place.follow(Kind::IPAddress).await?;
     let first = u32::from(place.network().0) + 1;
     let maker = Arc::clone(place);
-    let made = create_all(count, size.callers, place, move |n| {
+    let made = create_all(count, (size.callers, None), place, move |n| {
         let ip = Ip::from_number(Family::V4, u128::from(first + n));
         let ip = ip.ok_or_else(|| CliError::Usage(format!("there is no address {n}")))?;
         let mut address: IPAddress = named(&ip.object_name(), "");
@@ -199,14 +201,16 @@ async fn until(
     Ok(seen)
 }
 
-/// Creates objects by their number, several callers at once; when each was sent, by name.
+/// Creates objects by their number, several callers at once and at most so many a second; when each was
+/// sent, by name.
 async fn create_all(
     count: u32,
-    callers: u32,
+    (callers, rate): (u32, Option<u32>),
     place: &Arc<dyn Place>,
     make: impl Fn(u32) -> Result<Object, CliError> + Send + Sync + 'static,
 ) -> Result<Vec<(String, Instant)>, CliError> {
     let (next, make) = (Arc::new(AtomicU32::new(0)), Arc::new(make));
+    let began = Instant::now();
     let mut tasks = JoinSet::new();
     for _ in 0..callers.max(1) {
         let (place, next, make) = (Arc::clone(place), Arc::clone(&next), Arc::clone(&make));
@@ -218,6 +222,10 @@ async fn create_all(
                     return Ok::<_, CliError>(sent);
                 }
                 let object = make(n)?;
+                if let Some(rate) = rate {
+                    let due = Duration::from_secs_f64(f64::from(n) / f64::from(rate.max(1)));
+                    tokio::time::sleep_until(began + due).await;
+                }
                 let at = Instant::now();
                 place.create(&object).await?;
                 sent.push((object.metadata.name, at));
@@ -247,9 +255,13 @@ fn table(
         Source::Range => "range driver",
         Source::Static => "static",
     };
+    let pace = size
+        .rate
+        .map_or_else(|| "as fast as they can".to_owned(), |r| r.to_string());
     let mut rows = vec![
         ("claims", size.claims.to_string()),
         ("callers", size.callers.to_string()),
+        ("claims a second", pace),
         ("addresses", source.to_owned()),
         ("free addresses besides", size.spare.to_string()),
         ("store", store.to_owned()),
