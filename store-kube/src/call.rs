@@ -1,7 +1,7 @@
 //! One request and its answer. No request is ever sent twice from here: a write that is repeated
 //! would meet its own first success.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
@@ -16,7 +16,7 @@ use crate::failure::{Failure, Status};
 /// The longest that an overloaded server is left alone at its word.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long if it does not say.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Caller {
     client: kube::Client,
@@ -58,8 +58,8 @@ impl Caller {
         path: String,
         body: Option<Vec<u8>>,
     ) -> Result<Value, Failure> {
-        self.wait_for_quiet().await?;
         let answer = async {
+            self.wait_for_quiet().await?;
             let response = self.send(method, path, body).await?;
             let bytes = response.into_body().collect().await;
             let bytes = bytes.map_err(|e| Failure::Unknown(chain(&e)))?.to_bytes();
@@ -75,9 +75,11 @@ impl Caller {
 
     /// Sends a request whose answer comes bit by bit.
     pub(crate) async fn stream(&self, path: String) -> Result<Body, Failure> {
-        self.wait_for_quiet().await?;
-        let response = self.bounded(self.send(Method::GET, path, None)).await?;
-        Ok(response.into_body())
+        let response = async {
+            self.wait_for_quiet().await?;
+            self.send(Method::GET, path, None).await
+        };
+        Ok(self.bounded(response).await?.into_body())
     }
 
     async fn send(
@@ -105,8 +107,8 @@ impl Caller {
         let bytes = body.collect().await;
         let bytes = bytes.map_err(|e| Failure::Unknown(chain(&e)))?.to_bytes();
         let status = Status::read(head.status, &bytes);
-        if status.code == 429 {
-            self.keep_quiet(&head.headers, &status);
+        if let Some(pause) = asked_pause(&head.headers, &status) {
+            self.leave_alone(pause);
         }
         Err(Failure::of_answer(status))
     }
@@ -129,34 +131,48 @@ impl Caller {
 
     /// Waits until an overloaded server may be asked again.
     pub(crate) async fn wait_for_quiet(&self) -> Result<(), Failure> {
-        let until = *self
-            .quiet_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(until) = until.filter(|u| *u > Instant::now()) {
-            if until > Instant::now() + self.timeout {
+        let began = Instant::now();
+        loop {
+            let until = *self.quiet();
+            let Some(until) = until.filter(|u| *u > Instant::now()) else {
+                return Ok(());
+            };
+            // Nothing was sent yet, which a time-out could not tell.
+            if until >= began + self.timeout {
                 return Err(Failure::NotDone("it is overloaded".to_owned()));
             }
             sleep_until(until).await;
         }
-        Ok(())
     }
 
-    fn keep_quiet(&self, headers: &HeaderMap, status: &Status) {
-        let header = headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok());
-        let seconds = header.and_then(|text| text.parse().ok()).or_else(|| {
+    fn quiet(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.quiet_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends nothing for so long, at the server's word.
+    pub(crate) fn leave_alone(&self, pause: Duration) {
+        let pause = pause.min(LONGEST_PAUSE);
+        tracing::warn!(?pause, "the API server is overloaded and is left alone");
+        let mut until = self.quiet();
+        // An earlier answer may have asked for more.
+        *until = (*until).max(Some(Instant::now() + pause));
+    }
+}
+
+/// For how long a server that refuses a call asks to be left alone, if it does. A 429 does in any case.
+fn asked_pause(headers: &HeaderMap, status: &Status) -> Option<Duration> {
+    let header = headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok());
+    let seconds = header
+        .and_then(|text| text.trim().parse().ok())
+        .or_else(|| {
             let details = status.details.as_ref();
             details.map(|d| d.retry_after_seconds).filter(|s| *s > 0)
         });
-        let pause = seconds
-            .map_or(PAUSE, Duration::from_secs)
-            .min(LONGEST_PAUSE);
-        tracing::warn!(?pause, "the API server is overloaded and is left alone");
-        let mut until = self
-            .quiet_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *until = Some(Instant::now() + pause);
+    match seconds {
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+        None => (status.code == 429).then_some(PAUSE),
     }
 }
 
@@ -193,4 +209,34 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn pause(code: u16, header: Option<&'static str>) -> Option<Duration> {
+        let mut headers = HeaderMap::new();
+        if let Some(text) = header {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(text));
+        }
+        let status = Status {
+            code,
+            ..Status::default()
+        };
+        asked_pause(&headers, &status)
+    }
+
+    #[test]
+    fn a_server_is_left_alone_for_as_long_as_it_asks_whatever_the_code() {
+        let seconds = |n| Some(Duration::from_secs(n));
+        assert_eq!(pause(429, Some("7")), seconds(7));
+        assert_eq!(pause(429, None), Some(PAUSE));
+        assert_eq!(pause(429, Some("soon")), Some(PAUSE));
+        assert_eq!(pause(503, Some("5")), seconds(5));
+        assert_eq!(pause(503, None), None);
+        assert_eq!(pause(409, None), None);
+    }
 }

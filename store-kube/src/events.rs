@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ipledger_core::api::Key;
 use ipledger_core::binding::{Event, EventKind};
@@ -16,9 +17,12 @@ use kube::runtime::events::{Event as Report, EventType, Recorder, Reporter};
 use tokio::sync::mpsc;
 
 use crate::Inner;
+use crate::call::PAUSE;
 
 /// Events that wait for the API server.
 const QUEUE: usize = 1024;
+/// How often an event is sent to a server that is overloaded.
+const TRIES: usize = 3;
 /// So many objects are remembered as warned about; then all are forgotten.
 const WARNED: usize = 10_000;
 
@@ -67,15 +71,27 @@ impl EventSink for Events {
 async fn publish(inner: Arc<Inner>, reporter: Reporter, mut waiting: mpsc::Receiver<Event>) {
     let recorder = Recorder::new(inner.caller.client(), reporter);
     while let Some(event) = waiting.recv().await {
-        // An overloaded server has other work to do.
-        if inner.caller.wait_for_quiet().await.is_err() {
-            continue;
-        }
         let (report, reference) = (report(&event), reference(&event));
-        let sent = recorder.publish(&report, &reference);
-        let sent = tokio::time::timeout(inner.options.request_timeout, sent).await;
-        if let Ok(Err(error)) = sent {
-            tracing::debug!(object = %event.about, %error, "an event was not published");
+        for _ in 0..TRIES {
+            // An overloaded server has other work to do.
+            if inner.caller.wait_for_quiet().await.is_err() {
+                break;
+            }
+            let sent = recorder.publish(&report, &reference);
+            match tokio::time::timeout(inner.options.request_timeout, sent).await {
+                Ok(Ok(())) => break,
+                Ok(Err(kube::Error::Api(status))) if status.code == 429 => {
+                    let asked = status.details.map_or(0, |d| d.retry_after_seconds);
+                    let asked = Duration::from_secs(u64::from(asked));
+                    inner.caller.leave_alone(asked.max(PAUSE));
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(object = %event.about, %error, "an event is in this log alone");
+                    break;
+                }
+                // It may be there.
+                Err(_) => break,
+            }
         }
     }
 }

@@ -37,6 +37,9 @@ const SHORT: Duration = Duration::from_secs(3);
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 /// A watch that is silent for so long, without a bookmark, is dead.
 const SILENCE: Duration = Duration::from_secs(90);
+/// A watch that ends sooner, and with nothing, is not opened again at once: something on the way may close
+/// all of them.
+const BRIEF: Duration = Duration::from_secs(1);
 /// The wait before a watch is opened again, doubled each time that it does not get further.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -136,14 +139,20 @@ impl Follower {
         }
         let mut wait = FIRST_WAIT;
         loop {
-            let before = self.position;
+            let (before, began) = (self.position, Instant::now());
             let end = match opened.take() {
                 Some(opened) => self.read(opened).await,
                 None => self.one_watch().await,
             };
             match end {
                 End::Over => return,
-                End::Again => wait = FIRST_WAIT,
+                End::Again if self.position > before || began.elapsed() >= BRIEF => {
+                    wait = FIRST_WAIT;
+                }
+                End::Again => {
+                    sleep(wait).await;
+                    wait = (wait * 2).min(LONGEST_WAIT);
+                }
                 End::Failed(e) => {
                     let _ = self.queue.send(Err(e)).await;
                     return;

@@ -222,11 +222,12 @@ async fn create_all(
                     return Ok::<_, CliError>(sent);
                 }
                 let object = make(n)?;
+                let mut at = Instant::now();
                 if let Some(rate) = rate {
-                    let due = Duration::from_secs_f64(f64::from(n) / f64::from(rate.max(1)));
-                    tokio::time::sleep_until(began + due).await;
+                    // What is late because others took long has waited, too.
+                    at = began + Duration::from_secs_f64(f64::from(n) / f64::from(rate.max(1)));
+                    tokio::time::sleep_until(at).await;
                 }
-                let at = Instant::now();
                 place.create(&object).await?;
                 sent.push((object.metadata.name, at));
             }

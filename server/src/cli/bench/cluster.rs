@@ -209,9 +209,9 @@ async fn refuse_another_core(store: &KubeStore, key: Key) -> Result<(), CliError
         .create(claim.to_object().map_err(StoreError::from)?)
         .await?;
     tokio::time::sleep(LOOK).await;
-    let seen = store.get(&key, ReadAt::Latest).await?;
+    let seen = store.get(&key, ReadAt::Latest).await;
     store.delete(&key, &Preconditions::default()).await?;
-    if seen.metadata.finalizers.is_empty() {
+    if seen?.metadata.finalizers.is_empty() {
         return Ok(());
     }
     Err(CliError::Usage(
