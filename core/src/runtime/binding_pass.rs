@@ -149,7 +149,7 @@ impl BindingPass {
             match &mut self.stage {
                 Stage::Deciding => {
                     if self.rounds == ROUNDS {
-                        return self.end(cache, Next::Again);
+                        return self.end(cache, Next::Again, true);
                     }
                     self.rounds += 1;
                     match self.decide(cache, moment) {
@@ -193,7 +193,8 @@ impl BindingPass {
                 }
                 Stage::Unproven(error) => {
                     let next = Next::Failed(error.to_string());
-                    return self.end(cache, next);
+                    let again = is_transient(error);
+                    return self.end(cache, next, again);
                 }
             }
         }
@@ -284,11 +285,13 @@ impl BindingPass {
         }))
     }
 
-    /// Ends a pass that has written nothing.
-    fn end(&self, cache: &mut Cache, next: Next) -> Request {
+    /// Ends a pass that has written nothing; one that tries again keeps its turn.
+    fn end(&self, cache: &mut Cache, next: Next, again: bool) -> Request {
         let mut pass = Pass::settled();
         pass.next = next;
-        if let Work::Claim(key) = &self.work {
+        if let Work::Claim(key) = &self.work
+            && !again
+        {
             pass.wake.extend(cache.passed(key));
         }
         Request::Done(pass, Vec::new())
@@ -318,14 +321,13 @@ impl Execution {
         if let Work::Claim(key) = work {
             for name in &self.picks {
                 match self.revisions.get(&Key::address(name)) {
-                    Some(at) => pass.wake.extend(cache.settle_pick(name, Some(*at))),
+                    Some(at) => pass.wake.extend(cache.settle_pick(name, key, *at)),
                     None => cache.give_back(name, key),
                 }
             }
             // One that tries again, after a while, keeps its turn: to wake others at once would go
             // round among them as fast as the store refuses, for as long as the view is old.
-            let again = |e: &StoreError| e.class() != ErrorClass::Permanent;
-            if !self.failure.as_ref().is_some_and(again) {
+            if !self.failure.as_ref().is_some_and(is_transient) {
                 pass.wake.extend(cache.passed(key));
             }
         }
@@ -342,6 +344,11 @@ impl Execution {
         };
         Request::Done(pass, events)
     }
+}
+
+/// Whether the pass that met this error is to be tried again as it was.
+fn is_transient(error: &StoreError) -> bool {
+    error.class() != ErrorClass::Permanent
 }
 
 fn proving(needs: Vec<Need>) -> Stage {
@@ -399,7 +406,7 @@ fn pick(cache: &mut Cache, key: &Key, plan: &Plan) -> Option<Vec<String>> {
         {
             if !cache.pick(&object.metadata.name, key) {
                 for name in &picks {
-                    cache.settle_pick(name, None);
+                    cache.give_back(name, key);
                 }
                 return None;
             }

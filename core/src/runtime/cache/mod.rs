@@ -32,8 +32,8 @@ pub struct Cache {
     by_claim: BTreeSet<(Key, String, String)>,
     available: Available,
     waiting: Waiting,
-    /// When this process first saw a pre-bound address without its claim: uid and time.
-    orphans: BTreeMap<String, (String, Duration)>,
+    /// When this process first saw a pre-bound address without its claim: uid, claim and time.
+    orphans: BTreeMap<String, (String, Key, Duration)>,
     /// Whether an addition of ours to a claim's status was ever seen: the server keeps them.
     additions_kept: bool,
 }
@@ -263,20 +263,21 @@ impl Cache {
         let claim = claim_ref
             .map(|r| self.claim(&r.key(), facts))
             .unwrap_or_default();
-        let orphaned = claim.object.is_none()
-            && address.spec.reclaim_policy == ReclaimPolicy::Delete
-            && claim_ref.is_some_and(|r| r.uid.is_empty());
-        let uid = &address.metadata.uid;
-        let waited = if orphaned {
-            let fresh = (uid.clone(), monotonic);
+        let waits_for = claim_ref.filter(|r| {
+            claim.object.is_none()
+                && address.spec.reclaim_policy == ReclaimPolicy::Delete
+                && r.uid.is_empty()
+        });
+        let waited = if let Some(r) = waits_for {
+            let fresh = (address.metadata.uid.clone(), r.key(), monotonic);
             let seen = self
                 .orphans
                 .entry(name.to_owned())
                 .or_insert_with(|| fresh.clone());
-            if seen.0 != *uid {
+            if (&seen.0, &seen.1) != (&fresh.0, &fresh.1) {
                 *seen = fresh;
             }
-            monotonic.saturating_sub(seen.1)
+            monotonic.saturating_sub(seen.2)
         } else {
             self.orphans.remove(name);
             Duration::ZERO
@@ -366,10 +367,10 @@ impl Cache {
         self.available.picked()
     }
 
-    /// Ends a pick: written at this revision, or not at all.
-    pub fn settle_pick(&mut self, name: &str, written: Option<Revision>) -> Option<Work> {
+    /// Ends a pick for this claim that was written at this revision.
+    pub fn settle_pick(&mut self, name: &str, by: &Key, written: Revision) -> Option<Work> {
         let current = self.addresses.get(name).map(AsRef::as_ref);
-        let place = self.available.settle(name, written, current)?;
+        let place = self.available.settle(name, by, Some(written), current)?;
         self.waiting.wake_first(&place).map(Work::Claim)
     }
 
@@ -377,7 +378,7 @@ impl Cache {
     /// its pass.
     pub fn give_back(&mut self, name: &str, by: &Key) {
         let current = self.addresses.get(name).map(AsRef::as_ref);
-        if let Some(place) = self.available.settle(name, None, current) {
+        if let Some(place) = self.available.settle(name, by, None, current) {
             self.waiting.keep_turn(&place, by);
         }
     }
