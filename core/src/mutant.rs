@@ -69,6 +69,10 @@ pub enum Mutant {
     RefusalUnsaid,
     LetsGoEarly,
     RestSkipped,
+    OldRangeKept,
+    PolicyUncopied,
+    RestUnrecorded,
+    RestCutShort,
 }
 
 #[cfg(feature = "mutants")]

@@ -282,6 +282,26 @@ const ALL: &[(Mutant, &str, &str)] = &[
         "D4",
         "the ledger of a class does not know the others",
     ),
+    (
+        Mutant::OldRangeKept,
+        "D3",
+        "an edited class hands out of its old range",
+    ),
+    (
+        Mutant::PolicyUncopied,
+        "D2",
+        "the reclaim policy of the class is not copied",
+    ),
+    (
+        Mutant::RestUnrecorded,
+        "D5",
+        "the cool-down is not recorded at the creation",
+    ),
+    (
+        Mutant::RestCutShort,
+        "D5",
+        "let go before the cool-down is over",
+    ),
     (Mutant::RestSkipped, "D5", "no cool-down"),
     (Mutant::FreedUnheard, "D6", "a freed address wakes nobody"),
     (

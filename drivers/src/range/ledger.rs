@@ -194,8 +194,13 @@ impl Ledger {
             }
             (_, None) => self.forget_class(name, effects),
             (_, Some(object)) => {
+                let old = self
+                    .classes
+                    .get(name)
+                    .filter(|_| active(Mutant::OldRangeKept));
+                let spec = &old.map_or(object, |old| &old.object).spec;
+                let parameters = Parameters::parse(spec.parameters.as_ref());
                 self.forget_class(name, effects);
-                let parameters = Parameters::parse(object.spec.parameters.as_ref());
                 let outside = match &parameters {
                     Err(_) => BTreeSet::new(),
                     Ok(parameters) => {
