@@ -13,7 +13,7 @@ use ipledger_core::runtime::{Change, Clock, Next, Pass, Reconciler};
 use ipledger_core::store::{ErrorClass, Part, ReadAt, Revision, Store, StoreError, StoreExt};
 
 use super::class_writer::ClassWriter;
-use super::decide::{Decision, Refusal, annotated};
+use super::decide::{Decision, Doubt, Refusal, annotated};
 use super::ledger::Ledger;
 use super::teardown::{Teardown, next_step};
 
@@ -91,15 +91,15 @@ impl RangeDriver {
             None => Pass::settled(),
             Some((claim, Decision::Nothing)) => self.annotate(&claim, None).await,
             Some((claim, Decision::Refuse(refusal))) => self.annotate(&claim, Some(&refusal)).await,
-            Some((claim, Decision::Create { addresses, verify })) => {
-                let check = if verify && !active(Mutant::ServesWithoutLook) {
+            Some((claim, Decision::Create { addresses, doubt })) => {
+                let check = if doubt.is_some() && !active(Mutant::ServesWithoutLook) {
                     self.still_wanted(&claim).await
                 } else {
                     None
                 };
                 match check {
                     Some(pass) => pass,
-                    None => self.create_all(&claim, addresses, verify).await,
+                    None => self.create_all(&claim, addresses, doubt).await,
                 }
             }
         }
@@ -113,13 +113,12 @@ impl RangeDriver {
         }
     }
 
-    /// Creates the addresses of a claim in order, and stops at the first that is not to be had. `again`:
-    /// they may be on their way from an earlier pass, whatever is heard of them now.
+    /// Creates the addresses of a claim in order, and stops at the first that is not to be had.
     async fn create_all(
         &self,
         claim: &IPAddressClaim,
         addresses: Vec<IPAddress>,
-        again: bool,
+        doubt: Option<Doubt>,
     ) -> Pass<RangeKey> {
         let key = claim.key();
         let mut wrote = Vec::new();
@@ -139,7 +138,9 @@ impl RangeDriver {
                     pass
                 }
                 Creation::Unknown(error) => again_later(&error, Vec::new()),
-                Creation::Failed(error) if again => again_later(&error, Vec::new()),
+                Creation::Failed(error) if doubt == Some(Doubt::Sent) => {
+                    again_later(&error, Vec::new())
+                }
                 Creation::Failed(error) => {
                     let helped = self.ledger().give_back(&key);
                     again_later(&error, helped.into_iter().collect())

@@ -58,9 +58,10 @@ struct Claim {
     wants: Option<(String, Need)>,
     stand: Stand,
     picks: BTreeMap<Family, Pick>,
-    /// Whether an address that named it has changed or gone. If it misses a family now, it may
-    /// have been bound in between, unseen; then it must not get another one (R5).
-    held_before: bool,
+    /// Whether an address that named it has changed or gone, or one that may still come was given up.
+    /// If it misses a family now, it may have been bound in between, unseen; then it must not get
+    /// another one (R5).
+    in_doubt: bool,
 }
 
 /// How a claim stands.
@@ -258,7 +259,7 @@ impl Ledger {
             new.and_then(claim_of),
         );
         if let Some(claim) = before.as_ref().and_then(|key| self.claims.get_mut(key)) {
-            claim.held_before = true;
+            claim.in_doubt = true;
         }
         effects
             .touched
@@ -267,7 +268,8 @@ impl Ledger {
             let Some(claim) = self.claims.get_mut(key) else {
                 continue;
             };
-            claim.picks.remove(&ip.family());
+            let pick = claim.picks.remove(&ip.family());
+            claim.in_doubt |= pick.is_some_and(|pick| pick.sent);
             // Another driver chooses otherwise. If every claim were moved to the end when its
             // turn comes, that would go on for ever.
             if holder.as_ref() != Some(key)
@@ -337,7 +339,7 @@ impl Ledger {
                     wants: None,
                     stand: Stand::Idle,
                     picks: BTreeMap::new(),
-                    held_before: false,
+                    in_doubt: false,
                 };
                 self.claims.insert(key.clone(), claim);
             }

@@ -9,7 +9,7 @@ use ipledger_core::net::{Family, Ip, Occupancy};
 
 use super::{Claim, Effects, Ledger, Pick, Stand};
 use crate::range::RangeKey;
-use crate::range::decide::{self, Cause, Decision, Refusal};
+use crate::range::decide::{self, Cause, Decision, Doubt, Refusal};
 use crate::range::waiting::Need;
 
 impl Ledger {
@@ -24,7 +24,11 @@ impl Ledger {
             (Stand::Placed, Some((name, _))) => {
                 let class = self.classes.get(name)?;
                 let parameters = class.parameters.as_ref().ok()?;
-                let verify = claim.held_before || claim.picks.values().any(|pick| pick.sent);
+                let doubt = if claim.picks.values().any(|pick| pick.sent) {
+                    Some(Doubt::Sent)
+                } else {
+                    claim.in_doubt.then_some(Doubt::Unseen)
+                };
                 claim.picks.values_mut().for_each(|pick| pick.sent = true);
                 let picks = claim.picks.values();
                 let address = |pick: &Pick| {
@@ -32,7 +36,7 @@ impl Ledger {
                 };
                 Decision::Create {
                     addresses: picks.map(address).collect(),
-                    verify,
+                    doubt,
                 }
             }
             _ => Decision::Nothing,
@@ -44,12 +48,13 @@ impl Ledger {
     /// is placed again at its next pass. Names who can be helped with them.
     pub(in crate::range) fn give_back(&mut self, key: &Key) -> BTreeSet<RangeKey> {
         let mut effects = Effects::default();
-        self.release_all(key, &mut effects);
-        if let Some(claim) = self.claims.get_mut(key)
-            && claim.stand == Stand::Placed
-        {
-            claim.stand = Stand::Unplaced;
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.picks.values_mut().for_each(|pick| pick.sent = false);
+            if claim.stand == Stand::Placed {
+                claim.stand = Stand::Unplaced;
+            }
         }
+        self.release_all(key, &mut effects);
         self.settle(effects)
     }
 
@@ -258,7 +263,8 @@ impl Ledger {
 
     fn release(&mut self, key: &Key, ip: Ip, effects: &mut Effects) {
         if let Some(claim) = self.claims.get_mut(key) {
-            claim.picks.remove(&ip.family());
+            let pick = claim.picks.remove(&ip.family());
+            claim.in_doubt |= pick.is_some_and(|pick| pick.sent);
         }
         self.holdings.release(ip);
         effects.freed.push(ip);

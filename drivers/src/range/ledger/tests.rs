@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::range::condition;
-use crate::range::decide::{Cause, Decision};
+use crate::range::decide::{Cause, Decision, Doubt};
 use crate::range::samples::{Seen, address, claim, claim_key, claim4, class, deleting, held, ip};
 
 mod laws;
@@ -45,6 +45,13 @@ fn created(ledger: &mut Ledger, claim: &str) -> Vec<String> {
             .map(|address| address.spec.address)
             .collect(),
         _ => Vec::new(),
+    }
+}
+
+fn doubt_of(begun: &Option<(Arc<IPAddressClaim>, Decision)>) -> Option<Doubt> {
+    match begun {
+        Some((_, Decision::Create { doubt, .. })) => *doubt,
+        _ => None,
     }
 }
 
@@ -188,7 +195,7 @@ fn d2_a_pick_that_was_sent_is_repeated_whatever_becomes_free_or_is_excluded() {
         _,
         Decision::Create {
             addresses,
-            verify: true,
+            doubt: Some(Doubt::Sent),
         },
     )) = again
     else {
@@ -271,10 +278,35 @@ fn d2_a_claim_whose_address_went_away_is_read_again_before_it_gets_another() {
         woken(&["one"])
     );
     let begun = ledger.begin(&claim_key("one"));
-    assert!(
-        matches!(begun, Some((_, Decision::Create { verify: true, .. }))),
-        "{begun:?}"
-    );
+    assert_eq!(doubt_of(&begun), Some(Doubt::Unseen), "{begun:?}");
+}
+
+#[test]
+fn d2_an_address_that_is_given_up_and_may_still_come_puts_its_claim_in_doubt() {
+    let mut ledger = started(&[class_of(3).seen(), claim4("one").seen()]);
+    assert_eq!(created(&mut ledger, "one"), ["10.0.0.1"]);
+    // Somebody else has it, and may leave it again before the create arrives.
+    ledger.observe(&held("10.0.0.1", "other").seen());
+    let begun = ledger.begin(&claim_key("one"));
+    assert_eq!(doubt_of(&begun), Some(Doubt::Unseen), "{begun:?}");
+}
+
+#[test]
+fn d2_a_create_that_was_refused_for_a_claim_in_doubt_is_given_back_and_follows_its_class() {
+    let mut ledger = started(&[
+        class_of(3).seen(),
+        claim4("one").seen(),
+        held("10.0.0.1", "one").seen(),
+    ]);
+    ledger.observe(&held("10.0.0.1", "one").gone());
+    let begun = ledger.begin(&claim_key("one"));
+    assert_eq!(doubt_of(&begun), Some(Doubt::Unseen), "{begun:?}");
+    ledger.give_back(&claim_key("one"));
+    let narrow = json!({"addresses": ["10.0.0.2"]});
+    ledger.observe(&class("c", narrow).seen());
+    let begun = ledger.begin(&claim_key("one"));
+    assert_eq!(doubt_of(&begun), Some(Doubt::Unseen), "{begun:?}");
+    assert_eq!(created(&mut ledger, "one"), ["10.0.0.2"]);
 }
 
 #[test]
@@ -288,7 +320,7 @@ fn d2_another_claim_of_the_same_name_starts_from_nothing() {
         _,
         Decision::Create {
             addresses,
-            verify: false,
+            doubt: None,
         },
     )) = ledger.begin(&claim_key("one"))
     else {
