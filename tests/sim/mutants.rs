@@ -111,6 +111,11 @@ const ALL: &[(Mutant, &str, &str)] = &[
         "the winner after a wipe is not swapped",
     ),
     (
+        Mutant::BarrierOutlivesWipe,
+        "R6e",
+        "a barrier counts for a later state of the claim, too",
+    ),
+    (
         Mutant::MatchNotUndone,
         "R6d",
         "a match that never took effect is not undone",
@@ -286,6 +291,16 @@ const ALL: &[(Mutant, &str, &str)] = &[
         Mutant::OldRangeKept,
         "D3",
         "an edited class hands out of its old range",
+    ),
+    (
+        Mutant::ExcludeIgnored,
+        "D2",
+        "what the class excludes is handed out",
+    ),
+    (
+        Mutant::EndsHandedOut,
+        "D2",
+        "the ends of a CIDR are handed out although they are reserved",
     ),
     (
         Mutant::PolicyUncopied,

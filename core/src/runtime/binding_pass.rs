@@ -87,6 +87,8 @@ enum Stage {
     /// Proof is being fetched: barriers first.
     Proving {
         barriers: Vec<Kind>,
+        /// The revision of the claim that is known as they are asked for.
+        claim: Option<Revision>,
         reads: Vec<Key>,
         noted: bool,
     },
@@ -165,6 +167,7 @@ impl BindingPass {
                     barriers,
                     reads,
                     noted,
+                    ..
                 } => {
                     if let Some(kind) = barriers.first() {
                         return Request::Barrier(*kind);
@@ -202,10 +205,12 @@ impl BindingPass {
 
     /// The cache has come as far as was asked.
     pub fn reached(&mut self) {
-        if let Stage::Proving { barriers, .. } = &mut self.stage
+        if let Stage::Proving {
+            barriers, claim, ..
+        } = &mut self.stage
             && !barriers.is_empty()
         {
-            self.facts.barriers.insert(barriers.remove(0));
+            self.facts.barriers.insert(barriers.remove(0), *claim);
         }
     }
 
@@ -268,7 +273,13 @@ impl BindingPass {
             Work::Address(name) => step_address(cache, name, facts, moment),
         };
         let plan = match step {
-            Step::Need(needs) => return Some(proving(needs)),
+            Step::Need(needs) => {
+                let claim = match work {
+                    Work::Claim(key) => cache.claim_revision(key, facts),
+                    Work::Address(_) => None,
+                };
+                return Some(proving(needs, claim));
+            }
             Step::Do(plan) => plan,
         };
         let picks = match work {
@@ -351,7 +362,7 @@ fn is_transient(error: &StoreError) -> bool {
     error.class() != ErrorClass::Permanent
 }
 
-fn proving(needs: Vec<Need>) -> Stage {
+fn proving(needs: Vec<Need>, claim: Option<Revision>) -> Stage {
     let (mut barriers, mut reads) = (Vec::new(), Vec::new());
     for need in needs {
         match need {
@@ -361,6 +372,7 @@ fn proving(needs: Vec<Need>) -> Stage {
     }
     Stage::Proving {
         barriers,
+        claim,
         reads,
         noted: false,
     }

@@ -169,6 +169,11 @@ impl Cache {
         })
     }
 
+    /// The revision of the claim as this pass knows it.
+    pub(super) fn claim_revision(&self, key: &Key, facts: &Facts) -> Option<Revision> {
+        revision_of(&self.claim(key, facts))
+    }
+
     fn address(&self, name: &str, facts: &Facts) -> Seen<IPAddress> {
         newest(self.addresses.get(name), facts.addresses.get(name), |a| {
             a.metadata.resource_version
@@ -178,9 +183,14 @@ impl Cache {
     /// The view of a claim.
     pub fn claim_view(&self, key: &Key, facts: &Facts, now: Timestamp) -> ClaimView {
         let claim = self.claim(key, facts);
+        let known = revision_of(&claim);
+        let is_current = |kind| {
+            let asked_of = facts.barriers.get(&kind);
+            asked_of.is_some_and(|r| *r == known || active(Mutant::BarrierOutlivesWipe))
+        };
         let mut view = ClaimView {
-            addresses_current: facts.barriers.contains(&Kind::IPAddress),
-            classes_current: facts.barriers.contains(&Kind::IPAddressClass),
+            addresses_current: is_current(Kind::IPAddress),
+            classes_current: is_current(Kind::IPAddressClass),
             additions_kept: self.additions_kept,
             now,
             ..ClaimView::default()
@@ -320,6 +330,13 @@ impl Cache {
             let named = status.flat_map(|s| s.addresses.iter().chain(&s.lost_addresses));
             named.for_each(|entry| note_address(&entry.name));
             note_address(&claim.spec.address_name);
+            // A class is read only where none is known. The status of one that is known moves often
+            // and concerns no claim.
+            let names = [claim.spec.class_name.as_str(), claim.resolved_class()];
+            let unknown = names
+                .iter()
+                .filter(|name| !self.classes.contains_key(**name));
+            around.extend(unknown.map(|name| (Key::class(*name), None)));
         }
         if let Some(key) = key {
             around.insert(key, claim.and_then(|c| c.metadata.resource_version));
@@ -410,6 +427,10 @@ impl Cache {
             .chain(self.addresses.keys().cloned().map(Work::Address))
             .collect()
     }
+}
+
+fn revision_of(claim: &Seen<IPAddressClaim>) -> Option<Revision> {
+    claim.object.as_ref()?.metadata.resource_version
 }
 
 /// Whichever is newer. What was read to be absent is absent, whatever was observed before.
