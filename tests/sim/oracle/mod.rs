@@ -121,6 +121,8 @@ struct History {
     born: BTreeMap<String, Revision>,
     /// Until when an address of the family named the claim and was then changed.
     named_until: BTreeMap<(Key, Family), Revision>,
+    /// When an address of the family that served a claim (by uid) last ceased to.
+    served_until: BTreeMap<(String, Family), Revision>,
     /// Since when each address (by uid) names what it names.
     orphaned: BTreeMap<String, Duration>,
     /// When an address (by name) went last.
@@ -345,6 +347,11 @@ impl Oracle {
             && let (Some(r), Some(f)) = (&before.spec.claim_ref, family_of(&before.spec.address))
         {
             self.history.named_until.insert((r.key(), f), w.revision);
+            let served = self.claims.get(&r.key()).filter(|c| serves(before, c));
+            if let Some(claim) = served.filter(|c| w.gone || !serves(now, c)) {
+                let place = (claim.metadata.uid.clone(), f);
+                self.history.served_until.insert(place, w.revision);
+            }
         }
         if w.gone {
             self.history.went.insert(w.key.name.clone(), w.revision);
