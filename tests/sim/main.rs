@@ -19,6 +19,7 @@ mod ledger;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod oracle;
+mod pool;
 mod rng;
 mod run;
 mod third_party;

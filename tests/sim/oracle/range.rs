@@ -4,14 +4,14 @@
 use ipledger_core::api::{
     ClaimPhase, IPAddress, IPAddressClaim, IPAddressClass, Key, Kind, Timestamp,
 };
-use ipledger_core::net::{Family, Ip, IpRange};
+use ipledger_core::net::{Family, Ip};
 use ipledger_core::store::{Revision, StoreError};
 use ipledger_drivers::range;
 
 use super::{Oracle, Written, family_of, has_derived_name, holder, is_parked};
 use crate::desk::{Answer, Caller, Request};
 use crate::ledger::Who;
-use crate::third_party;
+use crate::pool::Pool;
 
 type Found = Vec<String>;
 
@@ -129,7 +129,8 @@ impl Oracle {
         let (process, life, uid) = (by.process, by.life, holder(now));
         let mut sent = self.history.sent.keys();
         let is_repeated = sent.any(|(p, l, u, _)| (*p, *l, u.as_str()) == (process, life, uid));
-        if !now.ip().is_some_and(|ip| lists(class, ip)) && !is_repeated {
+        let usable = Pool::of(class).unwrap_or_default().usable;
+        if !now.ip().is_some_and(|ip| usable.contains(&ip)) && !is_repeated {
             out.push(format!("{key} is created outside its class (D3, D6)"));
         }
         if now.spec.reclaim_policy != class.spec.reclaim_policy {
@@ -231,34 +232,15 @@ impl Oracle {
         };
         let seen = |revision: Option<&Revision>, kind| revision <= Some(&by.since.of(kind));
         let edited = self.history.classes_since.get(&class.metadata.name);
-        let items = class
-            .spec
-            .parameters
-            .as_ref()
-            .and_then(|p| p["addresses"].as_array());
-        let mut listed = third_party::listed(class);
-        // Only what is listed one by one can be counted here.
-        if items.is_none_or(|items| items.len() != listed.len()) {
-            return false;
-        }
-        listed.retain(|ip| ip.family() == family);
+        let usable = Pool::of(class).unwrap_or_default().usable;
         seen(edited, Kind::IPAddressClass)
-            && listed.iter().all(|ip| {
+            && Pool::of_family(&usable, family).all(|ip| {
                 self.addresses.values().any(|a| {
-                    a.ip() == Some(*ip)
+                    a.ip() == Some(ip)
                         && seen(self.history.born.get(&a.metadata.uid), Kind::IPAddress)
                 })
             })
     }
-}
-
-/// Whether an address is in a range of the class. The classes of this world exclude nothing.
-fn lists(class: &IPAddressClass, ip: Ip) -> bool {
-    let parameters = class.spec.parameters.as_ref();
-    let items = parameters.and_then(|p| p["addresses"].as_array());
-    let texts = items.into_iter().flatten().filter_map(|item| item.as_str());
-    let mut parsed = texts.filter_map(|text| IpRange::parse(text).ok());
-    parsed.any(|item| item.range.contains(ip))
 }
 
 fn covers(address: &IPAddress, claim: &IPAddressClaim, family: Family) -> bool {
