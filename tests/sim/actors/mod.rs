@@ -54,7 +54,7 @@ pub fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String
         0 => tenant::act(universe, ledger, rng),
         1 => admin::act(universe, ledger, rng),
         2 => hand::act(ledger, rng),
-        _ => tenant::break_rules(ledger, rng).or_else(|| admin::break_rules(ledger, rng)),
+        _ => tenant::break_rules(universe, ledger, rng).or_else(|| admin::break_rules(ledger, rng)),
     }
 }
 

@@ -104,9 +104,12 @@ pub(super) fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option
 }
 
 /// Takes the protection off a claim, or wipes its status.
-pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
+pub(super) fn break_rules(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     if rng.chance(500) {
         return None;
+    }
+    if rng.chance(100) {
+        return wipes_beside_another(universe, ledger, rng);
     }
     if rng.chance(200) {
         return wipe_all(ledger);
@@ -151,6 +154,42 @@ pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
         c.metadata.finalizers.clear();
     });
     stripped.then(|| format!("takes the finalizers off {key}"))
+}
+
+/// The status of a claim goes just after another address of a family that the core has matched was
+/// made for it: before the core can put that aside.
+fn wipes_beside_another(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String> {
+    let matched = |a: &IPAddress| {
+        let uid = a.spec.claim_ref.as_ref().map(|r| r.uid.as_str());
+        uid.is_some() && a.metadata.annotation(names::BOUND_BY_CORE) == uid
+    };
+    let address = one_of(rng, ledger.oracle().addresses.values(), matched)?;
+    let claim = address.spec.claim_ref.clone()?;
+    let other = universe.by_hand.iter().find(|text| {
+        let ip = Ip::parse(text).ok();
+        let stands = ip.is_some_and(|ip| {
+            let name = ip.object_name();
+            ledger.oracle().addresses.contains_key(&name)
+        });
+        !stands && ip.map(Ip::family) == address.ip().map(Ip::family)
+    })?;
+    let mut extra = IPAddress::default();
+    extra.metadata.name = Ip::parse(other).ok()?.object_name();
+    extra.spec.address = (*other).to_owned();
+    extra.spec.class_name = address.spec.class_name.clone();
+    extra.spec.claim_ref = Some(claim.clone());
+    ledger.add(Who::Admin, &extra);
+    let wiped = ledger.edit(
+        Who::Vandal,
+        &claim.key(),
+        Part::Status,
+        |c: &mut IPAddressClaim| c.status = None,
+    );
+    Some(format!(
+        "makes {} for {}, whose status is wiped: {wiped}",
+        extra.key(),
+        claim.key()
+    ))
 }
 
 /// As a restore without the status of anything does.

@@ -209,10 +209,14 @@ impl World {
                 self.ledger
                     .oracle()
                     .heard(who, op.caller, &op.request, &answer);
-                if self.rng.chance(400) {
+                let outdated = fault == Some(Fault::Overtaken) && self.outdate(&op);
+                if outdated || self.rng.chance(400) {
                     self.desk.set(id, State::Applied(answer));
                 } else {
                     self.answer(id, answer);
+                }
+                if outdated {
+                    self.show_addresses(n);
                 }
             }
         }
@@ -353,6 +357,44 @@ impl World {
         };
         self.say(format!("somebody gets ahead of it at {key}: {done}"));
         done
+    }
+
+    /// After a core has read a claim, an address that names it changes, in a way that means nothing.
+    fn outdate(&mut self, op: &Op) -> bool {
+        let Request::Get(claim) = &op.request else {
+            return false;
+        };
+        let names_it = |a: &&IPAddress| {
+            let claim_ref = a.spec.claim_ref.as_ref();
+            claim_ref.is_some_and(|r| r.key() == *claim)
+        };
+        let named = {
+            let oracle = self.ledger.oracle();
+            oracle.addresses.values().find(names_it).map(IPAddress::key)
+        };
+        let Some(key) = named else {
+            return false;
+        };
+        let touched = self.ticks.to_string();
+        let annotation = ("example.com/touched".to_owned(), touched);
+        let edit = |a: &mut IPAddress| a.metadata.annotations.extend([annotation]);
+        let done = self.ledger.edit(Who::Admin, &key, Part::Main, edit);
+        self.say(format!("somebody changes {key} after that: {done}"));
+        done
+    }
+
+    /// A process sees all addresses as they are, unless that view stands still.
+    fn show_addresses(&mut self, n: usize) {
+        let ticks = self.ticks;
+        let feeds = self.processes[n].feeds();
+        let Some(f) = feeds.iter().position(|f| f.kind == Kind::IPAddress) else {
+            return;
+        };
+        while self.processes[n].feeds()[f].stalled_until <= ticks
+            && self.processes[n].feeds()[f].is_due()
+        {
+            self.processes[n].feed_step(f, &self.ledger, self.config.page, None);
+        }
     }
 
     fn restart(&mut self, n: usize) {
