@@ -19,21 +19,12 @@ pub(super) enum Decision {
     Create {
         /// The objects.
         addresses: Vec<IPAddress>,
-        /// If there is any, the claim is read at `Latest` first.
-        doubt: Option<Doubt>,
+        /// Whether the claim is to be read at `Latest` first, because one of them was sent before
+        /// and is not seen yet, or because it may have had another one unseen.
+        verify: bool,
     },
     /// Say on the claim why nothing is created.
     Refuse(Refusal),
-}
-
-/// Why a claim that looks as if it waited may not be given an address at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doubt {
-    /// It may have had an address that this driver has not seen, and have been bound (R5).
-    Unseen,
-    /// One of the addresses was sent before and may still come: whatever is heard now, no other one is
-    /// tried (D2).
-    Sent,
 }
 
 /// Why a claim that is ours gets nothing (R14, D6).

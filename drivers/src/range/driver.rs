@@ -13,8 +13,8 @@ use ipledger_core::runtime::{Change, Clock, Next, Pass, Reconciler};
 use ipledger_core::store::{ErrorClass, Part, ReadAt, Revision, Store, StoreError, StoreExt};
 
 use super::class_writer::ClassWriter;
-use super::decide::{Decision, Doubt, Refusal, annotated};
-use super::ledger::Ledger;
+use super::decide::{Decision, Refusal, annotated};
+use super::ledger::{Attempt, Ledger};
 use super::teardown::{Teardown, next_step};
 
 /// What a pass of the driver is about.
@@ -91,15 +91,15 @@ impl RangeDriver {
             None => Pass::settled(),
             Some((claim, Decision::Nothing)) => self.annotate(&claim, None).await,
             Some((claim, Decision::Refuse(refusal))) => self.annotate(&claim, Some(&refusal)).await,
-            Some((claim, Decision::Create { addresses, doubt })) => {
-                let check = if doubt.is_some() && !active(Mutant::ServesWithoutLook) {
+            Some((claim, Decision::Create { addresses, verify })) => {
+                let check = if verify && !active(Mutant::ServesWithoutLook) {
                     self.still_wanted(&claim).await
                 } else {
                     None
                 };
                 match check {
                     Some(pass) => pass,
-                    None => self.create_all(&claim, addresses, doubt).await,
+                    None => self.create_all(&claim, addresses).await,
                 }
             }
         }
@@ -118,11 +118,16 @@ impl RangeDriver {
         &self,
         claim: &IPAddressClaim,
         addresses: Vec<IPAddress>,
-        doubt: Option<Doubt>,
     ) -> Pass<RangeKey> {
         let key = claim.key();
         let mut wrote = Vec::new();
         for address in &addresses {
+            let Some(ip) = address.ip() else { continue };
+            let attempt = self.ledger().attempt(claim, ip);
+            if attempt == Attempt::Void {
+                // The view has moved under the pass.
+                break;
+            }
             let mut pass = match self.create(claim, address).await {
                 Creation::Done(revision) => {
                     wrote.extend(revision.map(|r| (Kind::IPAddress, r)));
@@ -138,11 +143,11 @@ impl RangeDriver {
                     pass
                 }
                 Creation::Unknown(error) => again_later(&error, Vec::new()),
-                Creation::Failed(error) if doubt == Some(Doubt::Sent) => {
+                Creation::Failed(error) if attempt == Attempt::Again => {
                     again_later(&error, Vec::new())
                 }
                 Creation::Failed(error) => {
-                    let helped = self.ledger().give_back(&key);
+                    let helped = self.ledger().give_back(&key, ip);
                     again_later(&error, helped.into_iter().collect())
                 }
             };

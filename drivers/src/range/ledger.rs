@@ -86,6 +86,17 @@ struct Pick {
     sent: bool,
 }
 
+/// What the creation of a pick is that is about to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// The first one: whether it has failed is known from its answer.
+    First,
+    /// A repetition: the earlier one may still take effect, whatever is heard of this one.
+    Again,
+    /// The IP is no longer kept for the claim; nothing is to be sent.
+    Void,
+}
+
 /// What a change leads to.
 #[derive(Debug, Default)]
 struct Effects {
