@@ -1,10 +1,9 @@
 //! What happens next, and what goes wrong with it.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ipledger_core::api::{AddressPhase, ClaimPhase, IPAddress, Kind};
-use ipledger_core::store::{Part, Preconditions, StoreError, WatchEvent};
+use ipledger_core::api::{IPAddress, Kind};
+use ipledger_core::store::{Part, StoreError};
 
 use super::World;
 use crate::actors;
@@ -222,26 +221,6 @@ impl World {
         }
     }
 
-    /// While a binding is on its way and nobody knows, its claim may be deleted.
-    fn give_up_waiting(&mut self, op: &Op) {
-        let Request::Update(object, Part::Main) = &op.request else {
-            return;
-        };
-        let claim_ref = IPAddress::from_object(object)
-            .ok()
-            .and_then(|a| a.spec.claim_ref);
-        if let Some(r) = claim_ref
-            && self.config.act_rate > 0
-            && self.rng.chance(250)
-        {
-            let key = r.key();
-            let done = self
-                .ledger
-                .delete(Who::Tenant, &key, &Preconditions::default());
-            self.say(format!("somebody gives {key} up: {}", done.is_ok()));
-        }
-    }
-
     fn apply(&mut self, op: &Op) -> Answer {
         let (who, _) = self.who(op);
         let answer = self.ledger.execute(who, op.caller, &op.request);
@@ -251,48 +230,6 @@ impl World {
         };
         self.log(op, &outcome);
         answer
-    }
-
-    /// A core is told that an address has become free, and before it acts the claim that is first in
-    /// line is deleted.
-    fn overtake_the_first_in_line(&mut self, n: usize, f: usize) {
-        let Some(WatchEvent::Applied(object)) = self.processes[n].feeds()[f].repeated(0) else {
-            return;
-        };
-        let Ok(address) = IPAddress::from_object(&object) else {
-            return;
-        };
-        if address.phase() != Some(AddressPhase::Available)
-            || self.config.act_rate == 0
-            || self.calm.load(Ordering::Relaxed)
-            || !self.rng.chance(400)
-        {
-            return;
-        }
-        let oracle = self.ledger.oracle();
-        let mut line = oracle.claims.iter().filter(|(_, c)| {
-            let waits = c.phase() == Some(ClaimPhase::Pending) && !c.metadata.is_deleting();
-            let wanted = c.spec.family.families().iter().copied();
-            waits
-                && c.resolved_class() == address.spec.class_name
-                && address
-                    .ip()
-                    .is_some_and(|ip| wanted.into_iter().any(|f| f == ip.family()))
-        });
-        let (first, next) = (
-            line.next().map(|(key, _)| key.clone()),
-            line.next().is_some(),
-        );
-        drop(line);
-        drop(oracle);
-        if let Some(key) = first.filter(|_| next) {
-            let done = self
-                .ledger
-                .delete(Who::Tenant, &key, &Preconditions::default());
-            self.say(format!("somebody deletes {key}: {}", done.is_ok()));
-            // Before anything else wakes those behind it.
-            self.rest_soon = self.rng.chance(700);
-        }
     }
 
     fn log(&mut self, op: &Op, outcome: &str) {
@@ -359,44 +296,6 @@ impl World {
         done
     }
 
-    /// After a core has read a claim, an address that names it changes, in a way that means nothing.
-    fn outdate(&mut self, op: &Op) -> bool {
-        let Request::Get(claim) = &op.request else {
-            return false;
-        };
-        let names_it = |a: &&IPAddress| {
-            let claim_ref = a.spec.claim_ref.as_ref();
-            claim_ref.is_some_and(|r| r.key() == *claim)
-        };
-        let named = {
-            let oracle = self.ledger.oracle();
-            oracle.addresses.values().find(names_it).map(IPAddress::key)
-        };
-        let Some(key) = named else {
-            return false;
-        };
-        let touched = self.ticks.to_string();
-        let annotation = ("example.com/touched".to_owned(), touched);
-        let edit = |a: &mut IPAddress| a.metadata.annotations.extend([annotation]);
-        let done = self.ledger.edit(Who::Admin, &key, Part::Main, edit);
-        self.say(format!("somebody changes {key} after that: {done}"));
-        done
-    }
-
-    /// A process sees all addresses as they are, unless that view stands still.
-    fn show_addresses(&mut self, n: usize) {
-        let ticks = self.ticks;
-        let feeds = self.processes[n].feeds();
-        let Some(f) = feeds.iter().position(|f| f.kind == Kind::IPAddress) else {
-            return;
-        };
-        while self.processes[n].feeds()[f].stalled_until <= ticks
-            && self.processes[n].feeds()[f].is_due()
-        {
-            self.processes[n].feed_step(f, &self.ledger, self.config.page, None);
-        }
-    }
-
     fn restart(&mut self, n: usize) {
         let name = self.processes[n].name().to_owned();
         self.say(format!("{name} dies and starts again"));
@@ -419,7 +318,12 @@ impl World {
             Trouble::Restart => self.restart(n),
             Trouble::Pause => self.paused[n] = self.ticks + self.rng.between(20, 400) as u64,
             Trouble::Break => self.processes[n].feeds()[f].resume(),
-            Trouble::Relist => self.processes[n].feeds()[f].relist(),
+            Trouble::Relist => {
+                if kind == Kind::IPAddressClaim && self.rng.chance(300) {
+                    self.replace_unseen();
+                }
+                self.processes[n].feeds()[f].relist();
+            }
             Trouble::Repeat => {
                 let back = self.rng.below(6);
                 self.processes[n].feed_repeat(f, back);
