@@ -2,32 +2,53 @@
 
 use std::sync::atomic::Ordering;
 
-use ipledger_core::api::{AddressPhase, ClaimPhase, IPAddress, IPAddressClaim, Kind};
+use ipledger_core::api::{AddressPhase, ClaimPhase, IPAddress, IPAddressClaim, Kind, names};
 use ipledger_core::store::{Part, Preconditions, WatchEvent};
 
 use super::World;
+use crate::config::Fault;
 use crate::desk::{Op, Request};
 use crate::ledger::Who;
 
+/// Whether a request gives a claim an address that was free, as a core does.
+fn is_match(request: &Request) -> bool {
+    let Request::Update(object, Part::Main) = request else {
+        return false;
+    };
+    IPAddress::from_object(object).is_ok_and(|a| {
+        let uid = a.spec.claim_ref.as_ref().map(|r| r.uid.as_str());
+        uid.is_some() && a.metadata.annotation(names::BOUND_BY_CORE) == uid
+    })
+}
+
 impl World {
-    /// While a binding is on its way and nobody knows, its claim may be deleted.
-    pub(super) fn give_up_waiting(&mut self, op: &Op) {
+    /// A match is late more often than other writes.
+    pub(super) fn late_match(&mut self, op: &Op) -> Option<Fault> {
+        let late = Fault::ALL.iter().position(|f| *f == Fault::Late)?;
+        let happens = self.config.fault_rate > 0 && self.config.faults[late] > 0;
+        (happens && is_match(&op.request) && self.rng.chance(50)).then_some(Fault::Late)
+    }
+
+    /// While a binding is on its way and nobody knows, its claim may be deleted. Whether it was.
+    pub(super) fn give_up_waiting(&mut self, op: &Op) -> bool {
         let Request::Update(object, Part::Main) = &op.request else {
-            return;
+            return false;
         };
         let claim_ref = IPAddress::from_object(object)
             .ok()
             .and_then(|a| a.spec.claim_ref);
-        if let Some(r) = claim_ref
-            && self.config.act_rate > 0
-            && self.rng.chance(250)
-        {
-            let key = r.key();
-            let done = self
-                .ledger
-                .delete(Who::Tenant, &key, &Preconditions::default());
-            self.say(format!("somebody gives {key} up: {}", done.is_ok()));
+        let Some(r) = claim_ref.filter(|_| self.config.act_rate > 0) else {
+            return false;
+        };
+        let chance = if is_match(&op.request) { 700 } else { 250 };
+        if !self.rng.chance(chance) {
+            return false;
         }
+        let key = r.key();
+        let plain = Preconditions::default();
+        let done = self.ledger.delete(Who::Tenant, &key, &plain).is_ok();
+        self.say(format!("somebody gives {key} up: {done}"));
+        done
     }
 
     /// A core is told that an address has become free, and before it acts the claim that is first in

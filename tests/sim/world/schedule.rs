@@ -150,7 +150,8 @@ impl World {
         let fault = (faults && self.rng.chance(self.config.fault_rate))
             .then(|| self.rng.weighted(&self.config.faults))
             .flatten()
-            .map(|i| Fault::ALL[i]);
+            .map(|i| Fault::ALL[i])
+            .or_else(|| self.late_match(&op).filter(|_| faults));
         let who = self.processes[n].who();
         self.ledger.oracle().asked(who, op.caller, &op.request);
         self.coverage
@@ -177,14 +178,17 @@ impl World {
                 self.ledger
                     .oracle()
                     .heard(who, op.caller, &op.request, &answer);
-                let wait = if self.rng.chance(300) {
+                let is_given_up = self.give_up_waiting(&op);
+                let wait = if is_given_up {
+                    // It arrives when the claim is gone.
+                    self.rng.between(200, 400)
+                } else if self.rng.chance(300) {
                     self.rng.between(50, 400)
                 } else {
                     0
                 };
                 let not_before = self.ticks + wait as u64;
                 self.desk.answer_and_abandon(id, answer, not_before);
-                self.give_up_waiting(&op);
                 self.processes[n].poke();
             }
             Some(Fault::AnswerLost) if op.request.is_write() => {
