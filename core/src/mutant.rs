@@ -27,6 +27,7 @@ pub enum Mutant {
     SurplusOfUndecided,
     NoBarrierAfterWipe,
     NoFenceAfterWipe,
+    BarrierOutlivesWipe,
     MatchNotUndone,
     ParkedCounts,
     SurplusAlwaysUndone,
@@ -69,6 +70,12 @@ pub enum Mutant {
     RefusalUnsaid,
     LetsGoEarly,
     RestSkipped,
+    OldRangeKept,
+    ExcludeIgnored,
+    EndsHandedOut,
+    PolicyUncopied,
+    RestUnrecorded,
+    RestCutShort,
 }
 
 #[cfg(feature = "mutants")]

@@ -11,18 +11,20 @@ use crate::ledger::Who;
 use crate::oracle::Oracle;
 
 /// The plans of the core and of the range driver, each with the number of writes that it can have
-/// in this world: one fault of each kind is to strike at each of them.
-pub const PLANS: [(&str, usize); 8] = [
+/// in this world often enough: one fault of each kind is to strike at each of them. Later writes are
+/// shown where they were struck.
+pub const PLANS: [(&str, usize); 9] = [
     // Claim metadata; claimRef and status of two addresses; claim status; stamp.
     ("bind", 7),
     // The addresses, each with up to two writes, then the claim's finalizer.
-    ("reclaim", 3),
+    ("reclaim", 4),
     ("surplus", 1),
-    ("keep an address", 2),
-    ("safety net", 1),
+    ("keep an address", 3),
+    ("safety net", 2),
     ("hand out", 2),
     ("refuse", 1),
     ("tear down", 1),
+    ("class status", 1),
 ];
 
 /// How often each fault struck where.
@@ -74,11 +76,13 @@ impl Coverage {
         }
         let mut zeros = 0;
         for (plan, writes) in PLANS {
-            for index in 0..writes {
+            let places = self.faults.keys().filter(|(p, ..)| *p == plan);
+            let last = places.map(|(_, index, _)| index + 1).max().unwrap_or(0);
+            for index in 0..writes.max(last) {
                 text += &format!("\n{:<20}", format!("{plan} {index}"));
                 for fault in Fault::ALL {
                     let n = self.faults.get(&(plan, index, fault)).copied().unwrap_or(0);
-                    zeros += usize::from(n == 0);
+                    zeros += usize::from(n == 0 && index < writes);
                     text += &format!("{n:>12}");
                 }
             }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ipledger_core::api::{Key, Kind, Object};
+use ipledger_core::api::{Key, Kind, Object, Timestamp};
 use ipledger_core::store::{
     Capabilities, Deletion, ListOptions, ListPage, Part, Preconditions, ReadAt, Revision, Store,
     StoreError, WatchOptions, WatchStream,
@@ -105,6 +105,8 @@ pub struct Caller {
     pub since: Sight,
     /// What it has seen now.
     pub now: Sight,
+    /// What its wall clock says.
+    pub wall: Timestamp,
     /// Whether the process makes one pass at a time.
     pub alone: bool,
 }

@@ -208,6 +208,7 @@ impl<R: Reconciler> Process for Host<R> {
             life: self.life,
             born: self.born,
             now: self.sight(),
+            wall: self.clock.now(),
             alone: self.workers == 1,
             ..Caller::default()
         };

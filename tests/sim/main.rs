@@ -19,6 +19,7 @@ mod ledger;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod oracle;
+mod pool;
 mod rng;
 mod run;
 mod third_party;
@@ -40,7 +41,7 @@ struct Options {
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// Only this seed, with its whole course.
-    #[arg(long)]
+    #[arg(long, group = "one")]
     seed: Option<u64>,
     /// Acts and requests a seed.
     #[arg(long, default_value_t = 200)]
@@ -55,7 +56,7 @@ struct Options {
     #[arg(long, default_value_t = 500)]
     scripts: u64,
     /// Only the script of this seed, with its whole course.
-    #[arg(long)]
+    #[arg(long, group = "one")]
     script: Option<u64>,
     /// Run each seed once instead of comparing two runs of it.
     #[arg(long)]
@@ -66,7 +67,7 @@ struct Options {
     mutants: Option<Option<String>>,
     /// Put this seeded bug into the one seed or script.
     #[cfg(feature = "mutants")]
-    #[arg(long)]
+    #[arg(long, requires = "one")]
     mutant: Option<String>,
     #[command(flatten)]
     exhaustive: exhaustive::Exhaustive,
@@ -101,9 +102,15 @@ fn main() -> ExitCode {
         (None, script) => script.map(|seed| Job::Script { seed }),
     };
     let well = match one {
-        Some(job) => replay(job),
+        Some(job) => replay(job, options.once),
         None => {
-            let mut jobs: Vec<Job> = KEPT.lines().filter_map(Job::parse).collect();
+            let mut jobs = match Job::parse_all(KEPT) {
+                Ok(jobs) => jobs,
+                Err(line) => {
+                    eprintln!("tests/sim/seeds.txt: no job is read from `{line}`");
+                    return ExitCode::FAILURE;
+                }
+            };
             let to = |n: u64| options.from..options.from + n;
             let steps = options.steps;
             jobs.extend(to(options.seeds).map(|seed| Job::Seed { seed, steps }));
@@ -115,8 +122,8 @@ fn main() -> ExitCode {
 }
 
 /// One job with its whole course.
-fn replay(job: Job) -> bool {
-    let (result, world) = job.play();
+fn replay(job: Job, once: bool) -> bool {
+    let (result, world) = job.check(once);
     if let Some(world) = world {
         for line in &world.trace.lines {
             println!("{line}");

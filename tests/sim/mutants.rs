@@ -111,6 +111,11 @@ const ALL: &[(Mutant, &str, &str)] = &[
         "the winner after a wipe is not swapped",
     ),
     (
+        Mutant::BarrierOutlivesWipe,
+        "R6e",
+        "a barrier counts for a later state of the claim, too",
+    ),
+    (
         Mutant::MatchNotUndone,
         "R6d",
         "a match that never took effect is not undone",
@@ -281,6 +286,36 @@ const ALL: &[(Mutant, &str, &str)] = &[
         Mutant::ClassesAreIslands,
         "D4",
         "the ledger of a class does not know the others",
+    ),
+    (
+        Mutant::OldRangeKept,
+        "D3",
+        "an edited class hands out of its old range",
+    ),
+    (
+        Mutant::ExcludeIgnored,
+        "D2",
+        "what the class excludes is handed out",
+    ),
+    (
+        Mutant::EndsHandedOut,
+        "D2",
+        "the ends of a CIDR are handed out although they are reserved",
+    ),
+    (
+        Mutant::PolicyUncopied,
+        "D2",
+        "the reclaim policy of the class is not copied",
+    ),
+    (
+        Mutant::RestUnrecorded,
+        "D5",
+        "the cool-down is not recorded at the creation",
+    ),
+    (
+        Mutant::RestCutShort,
+        "D5",
+        "let go before the cool-down is over",
     ),
     (Mutant::RestSkipped, "D5", "no cool-down"),
     (Mutant::FreedUnheard, "D6", "a freed address wakes nobody"),

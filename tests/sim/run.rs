@@ -46,6 +46,26 @@ impl Job {
         }
     }
 
+    /// Reads the lines of a file of jobs; those that begin with `#` say something.
+    ///
+    /// # Errors
+    /// The first line that names no job.
+    pub fn parse_all(text: &str) -> Result<Vec<Job>, String> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let job = |line: &str| Job::parse(line).ok_or_else(|| line.to_owned());
+        lines.map(job).collect()
+    }
+
+    /// As `play`; unless `once`, twice, and both runs must be the same.
+    pub fn check(self, once: bool) -> (Result<(), Failure>, Option<World>) {
+        let (mut result, world) = self.play();
+        let hash = |w: &Option<World>| w.as_ref().map(|w| w.trace.hash());
+        if !once && result.is_ok() && hash(&self.play().1) != hash(&world) {
+            result = Err("two runs of it differ".to_owned());
+        }
+        (result, world)
+    }
+
     /// Runs it; what it has found wrong, and the world as it was then, unless the run panicked.
     pub fn play(self) -> (Result<(), Failure>, Option<World>) {
         let played = catch_unwind(AssertUnwindSafe(|| match self {
@@ -150,11 +170,7 @@ pub fn all(jobs: &[Job], threads: usize, failures: usize, once: bool) -> Total {
                     if total.lock().unwrap().failures.len() >= failures {
                         return;
                     }
-                    let (mut result, world) = job.play();
-                    let hash = |w: &Option<World>| w.as_ref().map(|w| w.trace.hash());
-                    if !once && result.is_ok() && hash(&job.play().1) != hash(&world) {
-                        result = Err("two runs of it differ".to_owned());
-                    }
+                    let (result, world) = job.check(once);
                     total.lock().unwrap().book(*job, result, world);
                 }
             });

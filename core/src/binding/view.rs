@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use super::Resolution;
 use crate::api::{IPAddress, IPAddressClaim, IPAddressClass, Key, Kind, Timestamp};
 use crate::mutant::{Mutant, active};
 use crate::net::Family;
+use crate::store::Revision;
 
 /// An object as it is known, or its absence.
 #[derive(Clone, Debug)]
@@ -35,8 +36,9 @@ pub struct Facts {
     pub addresses: BTreeMap<String, Option<Arc<IPAddress>>>,
     /// Classes by name, `None` for one that does not exist.
     pub classes: BTreeMap<String, Option<Arc<IPAddressClass>>>,
-    /// Kinds whose cached state is known to be current.
-    pub barriers: BTreeSet<Kind>,
+    /// Kinds whose cached state was made current, each with the revision of the claim that was known
+    /// when that was asked for: of what has become of the claim since it proves nothing.
+    pub barriers: BTreeMap<Kind, Option<Revision>>,
 }
 
 impl Facts {
@@ -66,9 +68,9 @@ pub struct ClaimView {
     pub stamp_class: Option<Arc<IPAddressClass>>,
     /// For each family the free address of the resolved class with the smallest name.
     pub candidates: BTreeMap<Family, Arc<IPAddress>>,
-    /// Whether `addresses` covers everything committed before this pass.
+    /// Whether `addresses` covers everything committed before the claim became as it is here.
     pub addresses_current: bool,
-    /// Whether `class` was resolved from all classes committed before this pass.
+    /// Whether `class` was resolved from all classes committed before the claim became as it is here.
     pub classes_current: bool,
     /// Whether the server was seen to keep our additions to a claim's status.
     pub additions_kept: bool,

@@ -87,6 +87,8 @@ enum Stage {
     /// Proof is being fetched: barriers first.
     Proving {
         barriers: Vec<Kind>,
+        /// The revision of the claim that is known as they are asked for.
+        claim: Option<Revision>,
         reads: Vec<Key>,
         noted: bool,
     },
@@ -149,7 +151,7 @@ impl BindingPass {
             match &mut self.stage {
                 Stage::Deciding => {
                     if self.rounds == ROUNDS {
-                        return self.end(cache, Next::Again);
+                        return self.end(cache, Next::Again, true);
                     }
                     self.rounds += 1;
                     match self.decide(cache, moment) {
@@ -165,6 +167,7 @@ impl BindingPass {
                     barriers,
                     reads,
                     noted,
+                    ..
                 } => {
                     if let Some(kind) = barriers.first() {
                         return Request::Barrier(*kind);
@@ -193,7 +196,8 @@ impl BindingPass {
                 }
                 Stage::Unproven(error) => {
                     let next = Next::Failed(error.to_string());
-                    return self.end(cache, next);
+                    let again = is_transient(error);
+                    return self.end(cache, next, again);
                 }
             }
         }
@@ -201,10 +205,12 @@ impl BindingPass {
 
     /// The cache has come as far as was asked.
     pub fn reached(&mut self) {
-        if let Stage::Proving { barriers, .. } = &mut self.stage
+        if let Stage::Proving {
+            barriers, claim, ..
+        } = &mut self.stage
             && !barriers.is_empty()
         {
-            self.facts.barriers.insert(barriers.remove(0));
+            self.facts.barriers.insert(barriers.remove(0), *claim);
         }
     }
 
@@ -267,7 +273,13 @@ impl BindingPass {
             Work::Address(name) => step_address(cache, name, facts, moment),
         };
         let plan = match step {
-            Step::Need(needs) => return Some(proving(needs)),
+            Step::Need(needs) => {
+                let claim = match work {
+                    Work::Claim(key) => cache.claim_revision(key, facts),
+                    Work::Address(_) => None,
+                };
+                return Some(proving(needs, claim));
+            }
             Step::Do(plan) => plan,
         };
         let picks = match work {
@@ -284,11 +296,13 @@ impl BindingPass {
         }))
     }
 
-    /// Ends a pass that has written nothing.
-    fn end(&self, cache: &mut Cache, next: Next) -> Request {
+    /// Ends a pass that has written nothing; one that tries again keeps its turn.
+    fn end(&self, cache: &mut Cache, next: Next, again: bool) -> Request {
         let mut pass = Pass::settled();
         pass.next = next;
-        if let Work::Claim(key) = &self.work {
+        if let Work::Claim(key) = &self.work
+            && !again
+        {
             pass.wake.extend(cache.passed(key));
         }
         Request::Done(pass, Vec::new())
@@ -318,14 +332,13 @@ impl Execution {
         if let Work::Claim(key) = work {
             for name in &self.picks {
                 match self.revisions.get(&Key::address(name)) {
-                    Some(at) => pass.wake.extend(cache.settle_pick(name, Some(*at))),
+                    Some(at) => pass.wake.extend(cache.settle_pick(name, key, *at)),
                     None => cache.give_back(name, key),
                 }
             }
             // One that tries again, after a while, keeps its turn: to wake others at once would go
             // round among them as fast as the store refuses, for as long as the view is old.
-            let again = |e: &StoreError| e.class() != ErrorClass::Permanent;
-            if !self.failure.as_ref().is_some_and(again) {
+            if !self.failure.as_ref().is_some_and(is_transient) {
                 pass.wake.extend(cache.passed(key));
             }
         }
@@ -344,7 +357,12 @@ impl Execution {
     }
 }
 
-fn proving(needs: Vec<Need>) -> Stage {
+/// Whether the pass that met this error is to be tried again as it was.
+fn is_transient(error: &StoreError) -> bool {
+    error.class() != ErrorClass::Permanent
+}
+
+fn proving(needs: Vec<Need>, claim: Option<Revision>) -> Stage {
     let (mut barriers, mut reads) = (Vec::new(), Vec::new());
     for need in needs {
         match need {
@@ -354,6 +372,7 @@ fn proving(needs: Vec<Need>) -> Stage {
     }
     Stage::Proving {
         barriers,
+        claim,
         reads,
         noted: false,
     }
@@ -399,7 +418,7 @@ fn pick(cache: &mut Cache, key: &Key, plan: &Plan) -> Option<Vec<String>> {
         {
             if !cache.pick(&object.metadata.name, key) {
                 for name in &picks {
-                    cache.settle_pick(name, None);
+                    cache.give_back(name, key);
                 }
                 return None;
             }

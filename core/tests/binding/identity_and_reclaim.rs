@@ -174,6 +174,31 @@ async fn r4_with_policy_delete_it_waits_ten_minutes_and_a_reserved_one_for_ever(
 }
 
 #[tokio::test]
+async fn r4_an_address_that_is_given_to_another_absent_claim_waits_anew() {
+    let mut w = World::new().await;
+    w.address_with("192.0.2.1", "c", |a| {
+        delete_policy(a);
+        a.spec.claim_ref = names_claim("first", "");
+    })
+    .await;
+    w.settle().await;
+    w.clock.advance(590);
+    w.edit_address("192.0.2.1", |a| {
+        a.spec.claim_ref = names_claim("second", "");
+    })
+    .await;
+    w.settle().await;
+    w.clock.advance(590);
+    w.core.resync();
+    w.settle().await;
+    w.assert_phase("192.0.2.1", AddressPhase::Pending).await;
+    w.clock.advance(11);
+    w.core.resync();
+    w.settle_and_stay_quiet().await;
+    assert!(w.find_address("192.0.2.1").await.is_none());
+}
+
+#[tokio::test]
 async fn r4_a_pre_bound_address_gets_the_dying_uid_so_that_the_successor_does_not_inherit_it() {
     let mut w = World::new().await;
     w.class("c").await;

@@ -20,7 +20,7 @@ pub(super) enum Decision {
         /// The objects.
         addresses: Vec<IPAddress>,
         /// Whether the claim is to be read at `Latest` first, because one of them was sent before
-        /// and is not seen yet, or because the claim held an address before.
+        /// and is not seen yet, or because it may have had another one unseen.
         verify: bool,
     },
     /// Say on the claim why nothing is created.
@@ -154,7 +154,7 @@ pub(super) fn new_address(
     let mut address = IPAddress::default();
     address.metadata.name = ip.object_name();
     address.metadata.add_finalizer(FINALIZER);
-    if !parameters.reuse_after.is_zero() {
+    if !parameters.reuse_after.is_zero() && !active(Mutant::RestUnrecorded) {
         let rest = humantime::format_duration(parameters.reuse_after).to_string();
         address
             .metadata
@@ -163,7 +163,9 @@ pub(super) fn new_address(
     }
     address.spec.address = ip.to_string();
     address.spec.class_name = class.metadata.name.clone();
-    address.spec.reclaim_policy = class.spec.reclaim_policy;
+    if !active(Mutant::PolicyUncopied) {
+        address.spec.reclaim_policy = class.spec.reclaim_policy;
+    }
     address.spec.claim_ref = Some(ClaimRef {
         namespace: claim.metadata.namespace.clone(),
         name: claim.metadata.name.clone(),

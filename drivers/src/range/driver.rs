@@ -14,7 +14,7 @@ use ipledger_core::store::{ErrorClass, Part, ReadAt, Revision, Store, StoreError
 
 use super::class_writer::ClassWriter;
 use super::decide::{Decision, Refusal, annotated};
-use super::ledger::Ledger;
+use super::ledger::{Attempt, Ledger};
 use super::teardown::{Teardown, next_step};
 
 /// What a pass of the driver is about.
@@ -99,7 +99,7 @@ impl RangeDriver {
                 };
                 match check {
                     Some(pass) => pass,
-                    None => self.create_all(&claim, addresses, verify).await,
+                    None => self.create_all(&claim, addresses).await,
                 }
             }
         }
@@ -113,17 +113,21 @@ impl RangeDriver {
         }
     }
 
-    /// Creates the addresses of a claim in order, and stops at the first that is not to be had. `again`:
-    /// they may be on their way from an earlier pass, whatever is heard of them now.
+    /// Creates the addresses of a claim in order, and stops at the first that is not to be had.
     async fn create_all(
         &self,
         claim: &IPAddressClaim,
         addresses: Vec<IPAddress>,
-        again: bool,
     ) -> Pass<RangeKey> {
         let key = claim.key();
         let mut wrote = Vec::new();
         for address in &addresses {
+            let Some(ip) = address.ip() else { continue };
+            let attempt = self.ledger().attempt(claim, ip);
+            if attempt == Attempt::Void {
+                // The view has moved under the pass.
+                break;
+            }
             let mut pass = match self.create(claim, address).await {
                 Creation::Done(revision) => {
                     wrote.extend(revision.map(|r| (Kind::IPAddress, r)));
@@ -139,9 +143,11 @@ impl RangeDriver {
                     pass
                 }
                 Creation::Unknown(error) => again_later(&error, Vec::new()),
-                Creation::Failed(error) if again => again_later(&error, Vec::new()),
+                Creation::Failed(error) if attempt == Attempt::Again => {
+                    again_later(&error, Vec::new())
+                }
                 Creation::Failed(error) => {
-                    let helped = self.ledger().give_back(&key);
+                    let helped = self.ledger().give_back(&key, ip);
                     again_later(&error, helped.into_iter().collect())
                 }
             };

@@ -58,9 +58,10 @@ struct Claim {
     wants: Option<(String, Need)>,
     stand: Stand,
     picks: BTreeMap<Family, Pick>,
-    /// Whether an address that named it has changed or gone. If it misses a family now, it may
-    /// have been bound in between, unseen; then it must not get another one (R5).
-    held_before: bool,
+    /// Whether an address that named it has changed or gone, or one that may still come was given up.
+    /// If it misses a family now, it may have been bound in between, unseen; then it must not get
+    /// another one (R5).
+    in_doubt: bool,
 }
 
 /// How a claim stands.
@@ -83,6 +84,17 @@ struct Pick {
     /// Its creation may have been sent: whatever becomes of the class's ranges, this and no other
     /// address is tried until the outcome is known (D2).
     sent: bool,
+}
+
+/// What the creation of a pick is that is about to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// The first one: whether it has failed is known from its answer.
+    First,
+    /// A repetition: the earlier one may still take effect, whatever is heard of this one.
+    Again,
+    /// The IP is no longer kept for the claim; nothing is to be sent.
+    Void,
 }
 
 /// What a change leads to.
@@ -194,8 +206,13 @@ impl Ledger {
             }
             (_, None) => self.forget_class(name, effects),
             (_, Some(object)) => {
+                let old = self
+                    .classes
+                    .get(name)
+                    .filter(|_| active(Mutant::OldRangeKept));
+                let spec = &old.map_or(object, |old| &old.object).spec;
+                let parameters = Parameters::parse(spec.parameters.as_ref());
                 self.forget_class(name, effects);
-                let parameters = Parameters::parse(object.spec.parameters.as_ref());
                 let outside = match &parameters {
                     Err(_) => BTreeSet::new(),
                     Ok(parameters) => {
@@ -253,7 +270,7 @@ impl Ledger {
             new.and_then(claim_of),
         );
         if let Some(claim) = before.as_ref().and_then(|key| self.claims.get_mut(key)) {
-            claim.held_before = true;
+            claim.in_doubt = true;
         }
         effects
             .touched
@@ -262,7 +279,8 @@ impl Ledger {
             let Some(claim) = self.claims.get_mut(key) else {
                 continue;
             };
-            claim.picks.remove(&ip.family());
+            let pick = claim.picks.remove(&ip.family());
+            claim.in_doubt |= pick.is_some_and(|pick| pick.sent);
             // Another driver chooses otherwise. If every claim were moved to the end when its
             // turn comes, that would go on for ever.
             if holder.as_ref() != Some(key)
@@ -332,7 +350,7 @@ impl Ledger {
                     wants: None,
                     stand: Stand::Idle,
                     picks: BTreeMap::new(),
-                    held_before: false,
+                    in_doubt: false,
                 };
                 self.claims.insert(key.clone(), claim);
             }

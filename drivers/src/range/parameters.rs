@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ipledger_core::api::validate::nearest;
+use ipledger_core::mutant::{Mutant, active, either};
 use ipledger_core::net::{Family, IpRange, RangeError, RangeSet};
 use serde_json::{Map, Value};
 
@@ -106,7 +107,7 @@ impl Parameters {
         }
         let reserve = match map.get("reserveFirstLast") {
             None => false,
-            Some(Value::Bool(flag)) => *flag,
+            Some(Value::Bool(flag)) => *flag && !active(Mutant::EndsHandedOut),
             Some(other) => return Err(wrong("reserveFirstLast", other, "true or false")),
         };
         // An item always keeps a usable address, see `ParsedItem::usable`.
@@ -115,7 +116,7 @@ impl Parameters {
             return Err(ParameterError::NoAddresses);
         }
         let (exclude, _) = ranges(map, "exclude", false)?;
-        let usable = usable.subtract(&exclude);
+        let usable = either(Mutant::ExcludeIgnored, usable.subtract(&exclude), usable);
         Ok(Parameters {
             excluded: listed.subtract(&usable),
             usable,

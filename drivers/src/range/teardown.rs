@@ -46,7 +46,7 @@ pub(super) fn next_step(address: &IPAddress, now: Timestamp) -> Teardown {
         }
         return Teardown::WriteMain(Box::new(next));
     };
-    if until <= now {
+    if until <= now || active(Mutant::RestCutShort) {
         next.metadata.remove_finalizer(FINALIZER);
         return Teardown::WriteMain(Box::new(next));
     }

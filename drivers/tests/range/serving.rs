@@ -392,6 +392,35 @@ async fn a_refused_creation_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d3_a_claim_that_lost_its_address_follows_the_edit_of_its_class_after_a_refusal() {
+    let world = World::new();
+    world.class("c", json!({"addresses": ["10.0.0.1"]})).await;
+    world.claim4("one").await;
+    let drivers = [world.drive()];
+    world.settled(&drivers).await;
+    assert_eq!(world.holders().await, ["10.0.0.1 one"]);
+    let mut creates = 0;
+    world.store.plan(move |write, _| {
+        creates += i32::from(write == Write::Create(Kind::IPAddress));
+        (write == Write::Create(Kind::IPAddress) && creates <= 5).then(|| {
+            Fault::Refuse(StoreError::Unavailable {
+                reason: "out of order".to_owned(),
+            })
+        })
+    });
+    // The address goes, and the next one for this claim is refused for a while.
+    world.delete(&Key::address("ip-10-0-0-1")).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    world
+        .parameters("c", json!({"addresses": ["10.0.0.2"]}))
+        .await;
+    world.settled(&drivers).await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    world.settled(&drivers).await;
+    assert_eq!(world.holders().await, ["10.0.0.2 one"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_address_that_came_and_went_unseen_is_created_again() {
     let world = World::new();
     world.class("c", json!({"addresses": ["10.0.0.1"]})).await;

@@ -150,12 +150,31 @@ fn lets_serve(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     })?;
     let key = address.key();
     let value = format!("{}{}", parked(&address)?, names::SERVE_SUFFIX);
+    if rng.chance(400) {
+        loses_what_is_reported(ledger, &address);
+    }
     let done = ledger.edit(Who::Admin, &key, Part::Main, |a: &mut IPAddress| {
         a.metadata
             .annotations
             .insert(names::PARKED_FOR.to_owned(), value);
     });
     done.then(|| format!("lets {key} serve"))
+}
+
+/// A driver says that what a claim reports beside this address is lost.
+fn loses_what_is_reported(ledger: &Ledger, beside: &IPAddress) {
+    let claim_ref = beside.spec.claim_ref.as_ref();
+    let claim = claim_ref.and_then(|r| ledger.oracle().claims.get(&r.key()).cloned());
+    let family = |ip: Option<Ip>| ip.map(Ip::family);
+    let status = claim.and_then(|c| c.status).unwrap_or_default();
+    for entry in status.addresses {
+        if family(Ip::parse(&entry.address).ok()) == family(beside.ip()) {
+            let key = Key::address(&entry.name);
+            ledger.edit(Who::Driver, &key, Part::Status, |a: &mut IPAddress| {
+                a.status.get_or_insert_default().phase = Some(AddressPhase::Lost);
+            });
+        }
+    }
 }
 
 fn changes_policy(ledger: &Ledger, rng: &mut Rng) -> Option<String> {

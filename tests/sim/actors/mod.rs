@@ -54,7 +54,7 @@ pub fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String
         0 => tenant::act(universe, ledger, rng),
         1 => admin::act(universe, ledger, rng),
         2 => hand::act(ledger, rng),
-        _ => tenant::break_rules(ledger, rng).or_else(|| admin::break_rules(ledger, rng)),
+        _ => tenant::break_rules(universe, ledger, rng).or_else(|| admin::break_rules(ledger, rng)),
     }
 }
 
@@ -116,7 +116,13 @@ pub fn class(name: &str, rng: &mut Rng) -> IPAddressClass {
         }
         RANGE | SHARED => {
             class.spec.provisioner = ipledger_drivers::range::NAME.to_owned();
-            let mut parameters = json!({ "addresses": list(2) });
+            let mut parameters = match rng.below(3) {
+                0 => blocks(rng),
+                _ => json!({ "addresses": list(2) }),
+            };
+            if rng.chance(250) {
+                parameters["order"] = json!("random");
+            }
             if rng.chance(200) {
                 parameters["reuseAfter"] = json!("30s");
             }
@@ -128,6 +134,26 @@ pub fn class(name: &str, rng: &mut Rng) -> IPAddressClass {
         _ => class.spec.provisioner = "nobody.example.com".to_owned(),
     }
     class
+}
+
+/// Parameters of the range driver that list no single addresses: ranges and CIDRs, with what is left
+/// out of them. A few addresses are left.
+fn blocks(rng: &mut Rng) -> serde_json::Value {
+    let v4 = ["10.2.0.0/30", "10.2.0.1-10.2.0.3", "10.2.0.2/31"];
+    let v6 = ["fd02::/126", "fd02::1-fd02::2", "fd02::2/127"];
+    let mut addresses = vec![*rng.pick(&v4)];
+    if rng.chance(600) {
+        addresses.push(*rng.pick(&v6));
+    }
+    let mut parameters = json!({ "addresses": addresses });
+    if rng.chance(500) {
+        parameters["reserveFirstLast"] = json!(true);
+    }
+    if rng.chance(500) {
+        let excluded = ["10.2.0.2", "10.2.0.0/31", "fd02::-fd02::1", "fd02::2"];
+        parameters["exclude"] = json!([*rng.pick(&excluded)]);
+    }
+    parameters
 }
 
 /// One of those for which this holds.

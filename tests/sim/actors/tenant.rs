@@ -104,12 +104,15 @@ pub(super) fn act(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option
 }
 
 /// Takes the protection off a claim, or wipes its status.
-pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
+pub(super) fn break_rules(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String> {
     if rng.chance(500) {
         return None;
     }
-    if rng.chance(200) {
-        return wipe_all(ledger);
+    match rng.below(10) {
+        0 => return wipes_beside_another(universe, ledger, rng),
+        1 => return leaves_what_is_parked(ledger, rng),
+        2 | 3 => return wipe_all(ledger),
+        _ => {}
     }
     // One with more than it needs, if there is one: what counts is then not obvious.
     let has_extra = |c: &IPAddressClaim, addresses: &BTreeMap<String, IPAddress>| {
@@ -151,6 +154,67 @@ pub(super) fn break_rules(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
         c.metadata.finalizers.clear();
     });
     stripped.then(|| format!("takes the finalizers off {key}"))
+}
+
+/// The status of a claim goes just after another address of a family that the core has matched was
+/// made for it: before the core can put that aside.
+fn wipes_beside_another(universe: &Universe, ledger: &Ledger, rng: &mut Rng) -> Option<String> {
+    let matched = |a: &IPAddress| {
+        let uid = a.spec.claim_ref.as_ref().map(|r| r.uid.as_str());
+        uid.is_some() && a.metadata.annotation(names::BOUND_BY_CORE) == uid
+    };
+    let address = one_of(rng, ledger.oracle().addresses.values(), matched)?;
+    let claim = address.spec.claim_ref.clone()?;
+    let other = universe.by_hand.iter().find(|text| {
+        let ip = Ip::parse(text).ok();
+        let stands = ip.is_some_and(|ip| {
+            let name = ip.object_name();
+            ledger.oracle().addresses.contains_key(&name)
+        });
+        !stands && ip.map(Ip::family) == address.ip().map(Ip::family)
+    })?;
+    let mut extra = IPAddress::default();
+    extra.metadata.name = Ip::parse(other).ok()?.object_name();
+    extra.spec.address = (*other).to_owned();
+    extra.spec.class_name = address.spec.class_name.clone();
+    extra.spec.claim_ref = Some(claim.clone());
+    ledger.add(Who::Admin, &extra);
+    let wiped = ledger.edit(
+        Who::Vandal,
+        &claim.key(),
+        Part::Status,
+        |c: &mut IPAddressClaim| c.status = None,
+    );
+    Some(format!(
+        "makes {} for {}, whose status is wiped: {wiped}",
+        extra.key(),
+        claim.key()
+    ))
+}
+
+/// What a claim reports is taken away, with its status, while another one is parked for it.
+fn leaves_what_is_parked(ledger: &Ledger, rng: &mut Rng) -> Option<String> {
+    let is_parked = |a: &IPAddress| {
+        let uid = a.spec.claim_ref.as_ref().map(|r| r.uid.as_str());
+        uid.is_some() && a.metadata.annotation(names::PARKED_FOR) == uid
+    };
+    let parked = one_of(rng, ledger.oracle().addresses.values(), is_parked)?;
+    let key = parked.spec.claim_ref.as_ref()?.key();
+    let claim = ledger.oracle().claims.get(&key).cloned()?;
+    let family = |ip: Option<Ip>| ip.map(Ip::family);
+    for entry in claim.status.iter().flat_map(|s| &s.addresses) {
+        if family(Ip::parse(&entry.address).ok()) == family(parked.ip()) {
+            let reported = Key::address(&entry.name);
+            ledger.edit(Who::Vandal, &reported, Part::Main, |a: &mut IPAddress| {
+                a.metadata.finalizers.clear();
+            });
+            let _ = ledger.delete(Who::Vandal, &reported, &Preconditions::default());
+        }
+    }
+    let wiped = ledger.edit(Who::Vandal, &key, Part::Status, |c: &mut IPAddressClaim| {
+        c.status = None
+    });
+    Some(format!("leaves {key} only what is parked: {wiped}"))
 }
 
 /// As a restore without the status of anything does.

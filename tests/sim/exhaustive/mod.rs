@@ -104,6 +104,20 @@ pub struct Exhaustive {
 }
 
 impl Exhaustive {
+    /// The bounds that are set, as the arguments that set them.
+    fn bounds_set(&self) -> String {
+        let set = [
+            ("crashes", self.crashes.map(usize::from)),
+            ("unknowns", self.unknowns.map(usize::from)),
+            ("lag", self.lag),
+            ("lagging", self.lagging),
+        ];
+        let told = set
+            .iter()
+            .filter_map(|(name, n)| Some(format!(" --{name} {}", (*n)?)));
+        told.collect()
+    }
+
     fn universes(&self) -> Vec<Universe> {
         let mut all = universe::all();
         if let Some(name) = &self.universe {
@@ -129,11 +143,23 @@ pub fn run(options: &Exhaustive, threads: usize) -> bool {
     }
     if let (Some(path), [universe]) = (&options.path, universes.as_slice()) {
         let path: Result<Vec<usize>, _> = path.split_whitespace().map(str::parse).collect();
-        match path {
-            Ok(path) => println!("{}", report::schedule(universe, &path)),
-            Err(e) => println!("--path takes numbers of steps: {e}"),
-        }
-        return true;
+        let well = match path {
+            Ok(path) => {
+                let (told, well) = report::schedule(universe, &path);
+                println!("{told}");
+                well
+            }
+            Err(e) => {
+                println!("--path takes numbers of steps: {e}");
+                false
+            }
+        };
+        let (verdict, bad) = if well { ("ok", 0) } else { ("FAILED", 1) };
+        println!(
+            "test result: {verdict}. {} passed; {bad} failed; 0 ignored",
+            1 - bad
+        );
+        return well;
     }
     let (next, done) = (AtomicUsize::new(0), Mutex::new((0_usize, 0_u64)));
     std::thread::scope(|scope| {
@@ -142,7 +168,7 @@ pub fn run(options: &Exhaustive, threads: usize) -> bool {
                 while let Some(universe) = universes.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = explore::explore(universe, options.states);
                     let mut done = done.lock().unwrap();
-                    done.0 += usize::from(report::print(&outcome));
+                    done.0 += usize::from(report::print(&outcome, &options.bounds_set()));
                     done.1 += outcome.states as u64;
                 }
             });

@@ -278,9 +278,10 @@ impl Passes {
         }
         for (address, claim, written) in &self.picks[picks as usize] {
             let name = universe.key(usize::from(*address)).name;
-            cache.pick(&name, &universe.key(usize::from(*claim)));
+            let by = universe.key(usize::from(*claim));
+            cache.pick(&name, &by);
             if let Some(version) = written {
-                cache.settle_pick(&name, Some(Revision(u64::from(*version))));
+                cache.settle_pick(&name, &by, Revision(u64::from(*version)));
             }
         }
         cache

@@ -52,8 +52,8 @@ fn kind(step: &Step) -> &'static str {
     }
 }
 
-/// Prints what a search has found; whether all is well.
-pub fn print(outcome: &Outcome) -> bool {
+/// Prints what a search with these options has found; whether all is well.
+pub fn print(outcome: &Outcome, options: &str) -> bool {
     let Outcome {
         universe,
         states,
@@ -90,10 +90,10 @@ pub fn print(outcome: &Outcome) -> bool {
             false
         }
         End::Violation(path, what) => {
-            println!("  VIOLATION: {what}\n{}", schedule(universe, path));
+            println!("  VIOLATION: {what}\n{}", schedule(universe, path).0);
             let path: Vec<String> = path.iter().map(ToString::to_string).collect();
             println!(
-                "    again: tests/run sim --exhaustive --universe {name} --path '{}'",
+                "    again: tests/run sim --exhaustive --universe {name}{options} --path '{}'",
                 path.join(" ")
             );
             false
@@ -101,8 +101,9 @@ pub fn print(outcome: &Outcome) -> bool {
     }
 }
 
-/// The steps of a path, one a line, and what is wrong at its end.
-pub fn schedule(universe: &Universe, path: &[usize]) -> String {
+/// The steps of a path, one a line, and what is wrong at its end; whether nothing is, and the path
+/// is there.
+pub fn schedule(universe: &Universe, path: &[usize]) -> (String, bool) {
     let mut world = World::new(universe.clone());
     let (mut state, mut steps) = (world.start(), Vec::new());
     let mut text = String::new();
@@ -111,17 +112,19 @@ pub fn schedule(universe: &Universe, path: &[usize]) -> String {
     for (n, taken) in path.iter().enumerate() {
         if let Err(violation) = world.steps(&state, &mut steps) {
             let _ = writeln!(text, "    {:>3}. wrong already: {}", n + 1, violation.what);
-            return text;
+            return (text, false);
         }
         let Some((step, next)) = steps.get(*taken).copied() else {
             let _ = writeln!(text, "    {:>3}. there is no step {taken}", n + 1);
-            return text;
+            return (text, false);
         };
         let line = tell(&world, &state, &step, Some(&next));
         let _ = writeln!(text, "    {:>3}. {line}", n + 1);
         state = next;
     }
-    let end = match world.steps(&state, &mut steps) {
+    let end = world.steps(&state, &mut steps);
+    let well = end.is_ok();
+    let end = match end {
         Ok(()) => "nothing is wrong".to_owned(),
         Err(violation) => match violation.step {
             Some((step, next)) => {
@@ -133,7 +136,7 @@ pub fn schedule(universe: &Universe, path: &[usize]) -> String {
     };
     let _ = writeln!(text, "    {:>3}. {end}", path.len() + 1);
     let _ = writeln!(text, "    at last: {}", ledger(&world, &state));
-    text
+    (text, well)
 }
 
 fn core(at: usize) -> char {

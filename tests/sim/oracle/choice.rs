@@ -1,6 +1,7 @@
 //! Which address a claim is given, seen against what the core must have known when its pass began.
 
 use ipledger_core::api::{IPAddress, IPAddressClaim, Key, Kind, names};
+use ipledger_core::net::Family;
 
 use super::{Oracle, family_of, holder, is_free, serves};
 use crate::desk::Caller;
@@ -97,21 +98,22 @@ impl Oracle {
             .unwrap_or_default();
         let since = Some(by.since.of(Kind::IPAddress));
         // Also by one that has ceased to serve after the pass began.
-        let covered = |family| {
-            self.addresses.values().any(|a| {
-                let late = holder(a) == claim.metadata.uid && a.metadata.resource_version > since;
-                family_of(&a.spec.address) == family && (late || serves(a, claim))
-            })
+        let covered = |family: Family| {
+            let place = (claim.metadata.uid.clone(), family);
+            self.history.served_until.get(&place).copied() > since
+                || self
+                    .addresses
+                    .values()
+                    .any(|a| family_of(&a.spec.address) == Some(family) && serves(a, claim))
         };
         for address in self.addresses.values() {
-            let seen = address.metadata.resource_version <= Some(by.since.of(Kind::IPAddress));
-            let family = family_of(&address.spec.address);
-            let asked = family.is_some_and(|f| claim.spec.family.families().contains(&f));
+            let seen = address.metadata.resource_version <= since;
+            let asked = claim.spec.family.families();
+            let family = family_of(&address.spec.address).filter(|f| asked.contains(f));
             if seen
-                && asked
                 && is_free(address)
                 && address.spec.class_name == class
-                && !covered(family)
+                && family.is_some_and(|family| !covered(family))
             {
                 out.push(format!(
                     "{key} is stamped although {} is free (R10)",

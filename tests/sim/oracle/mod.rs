@@ -121,12 +121,16 @@ struct History {
     born: BTreeMap<String, Revision>,
     /// Until when an address of the family named the claim and was then changed.
     named_until: BTreeMap<(Key, Family), Revision>,
+    /// When an address of the family that served a claim (by uid) last ceased to.
+    served_until: BTreeMap<(String, Family), Revision>,
     /// Since when each address (by uid) names what it names.
     orphaned: BTreeMap<String, Duration>,
     /// When an address (by name) went last.
     went: BTreeMap<String, Revision>,
     /// Since when each class (by name) is as it is, apart from its status.
     classes_since: BTreeMap<String, Revision>,
+    /// What each class (by name) was, apart from its status, and since when; `None` while it is gone.
+    classes: BTreeMap<String, Vec<(Revision, Option<IPAddressClass>)>>,
     /// The creates of range drivers whose outcome is unknown.
     sent: BTreeMap<range::Place, range::Sent>,
     /// The driver of each class that ever was.
@@ -182,6 +186,9 @@ impl Oracle {
                 let before = self.classes.remove(&name);
                 if w.gone || before.as_ref().is_none_or(|b| b.spec != class.spec) {
                     self.history.classes_since.insert(name.clone(), w.revision);
+                    let now = (!w.gone).then(|| IPAddressClass::clone(class));
+                    let all = self.history.classes.entry(name.clone()).or_default();
+                    all.push((w.revision, now));
                 }
                 if let Some(before) = before {
                     self.times(w, &Thing::Class(Box::new(before)), &mut found);
@@ -198,6 +205,7 @@ impl Oracle {
                 self.address_step(w, before.as_ref(), address, &mut found);
                 if let Some(before) = &before {
                     self.address_in_pass(w, before, address, &mut found);
+                    self.let_go_by_range(w, before, address, &mut found);
                     self.times(w, &Thing::Address(Box::new(before.clone())), &mut found);
                 } else if w.who == Who::Range {
                     self.created_by_range(w, address, &mut found);
@@ -339,6 +347,11 @@ impl Oracle {
             && let (Some(r), Some(f)) = (&before.spec.claim_ref, family_of(&before.spec.address))
         {
             self.history.named_until.insert((r.key(), f), w.revision);
+            let served = self.claims.get(&r.key()).filter(|c| serves(before, c));
+            if let Some(claim) = served.filter(|c| w.gone || !serves(now, c)) {
+                let place = (claim.metadata.uid.clone(), f);
+                self.history.served_until.insert(place, w.revision);
+            }
         }
         if w.gone {
             self.history.went.insert(w.key.name.clone(), w.revision);

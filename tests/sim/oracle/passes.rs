@@ -24,7 +24,8 @@ const GRACE: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub struct Pass {
     reads: BTreeMap<Key, Shown>,
-    barriers: BTreeMap<Kind, Revision>,
+    /// How far the view has to come, and at which revision that was asked.
+    barriers: BTreeMap<Kind, (Revision, Revision)>,
     /// A write that did not succeed as far as the pass knows.
     failed: Option<Key>,
     /// The claim whose protection it took off.
@@ -59,7 +60,7 @@ impl Oracle {
                 pass.reads.insert(key.clone(), (None, self.revision));
             }
             (Request::Barrier(kind), Answer::Revision(Ok(revision))) => {
-                pass.barriers.insert(*kind, *revision);
+                pass.barriers.insert(*kind, (*revision, self.revision));
             }
             _ => {}
         }
@@ -306,10 +307,16 @@ impl Oracle {
         let Some(status) = &now.status else {
             return;
         };
+        // A barrier that is older than what the claim said proves nothing about it.
+        let since = before.metadata.resource_version;
+        let barrier = |kind| {
+            let taken = pass.barriers.get(&kind).copied();
+            taken.filter(|(_, at)| Some(*at) >= since || self.is_own(pass, since))
+        };
         // After a wipe a barrier says more than a read.
-        let current = pass.barriers.contains_key(&Kind::IPAddress);
+        let current = barrier(Kind::IPAddress).is_some();
         let class_is_read = pass.reads.keys().any(|k| k.kind == Kind::IPAddressClass)
-            || pass.barriers.contains_key(&Kind::IPAddressClass);
+            || barrier(Kind::IPAddressClass).is_some();
         let resolved = |claim: &IPAddressClaim| {
             let said = find_condition(claim.conditions(), names::condition::CLASS_RESOLVED);
             said.map(|c| c.status)
@@ -346,8 +353,8 @@ impl Oracle {
             && before.metadata.has_finalizer(protection)
             && !pass.protected.contains(uid);
         if wiped {
-            let seen = pass.barriers.get(&Kind::IPAddress);
-            if seen.is_none_or(|r| *r > by.now.of(Kind::IPAddress)) {
+            let seen = barrier(Kind::IPAddress);
+            if seen.is_none_or(|(to, _)| to > by.now.of(Kind::IPAddress)) {
                 out.push(format!("{} is recomputed without a barrier (R6e)", w.key));
             }
             self.fenced(by, &w.key, now, out);
@@ -357,7 +364,12 @@ impl Oracle {
     /// Whether a read tells nothing of what the address is now: it was seen later than the read.
     fn is_older(&self, pass: &Pass, read: Revision, address: &IPAddress) -> bool {
         let seen = address.metadata.resource_version;
-        seen > Some(read) && seen.is_some_and(|seen| !pass.wrote.contains(&seen))
+        seen > Some(read) && !self.is_own(pass, seen)
+    }
+
+    /// Whether the pass itself has made this revision.
+    fn is_own(&self, pass: &Pass, revision: Option<Revision>) -> bool {
+        revision.is_some_and(|revision| pass.wrote.contains(&revision))
     }
 
     /// Once a pass has taken the protection off its claim, it is over (R11).

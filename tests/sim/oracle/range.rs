@@ -1,14 +1,17 @@
-//! What our range driver may create (D1 to D4): seen against what its view must have shown when the
-//! pass began.
+//! What our range driver may create (D1 to D5), seen against what its view must have shown when the
+//! pass began, and when it may let go (D5).
 
-use ipledger_core::api::{ClaimPhase, IPAddress, IPAddressClaim, Key, Kind};
+use ipledger_core::api::{
+    ClaimPhase, IPAddress, IPAddressClaim, IPAddressClass, Key, Kind, Timestamp,
+};
 use ipledger_core::net::{Family, Ip};
 use ipledger_core::store::{Revision, StoreError};
 use ipledger_drivers::range;
 
 use super::{Oracle, Written, family_of, has_derived_name, holder, is_parked};
 use crate::desk::{Answer, Caller, Request};
-use crate::third_party;
+use crate::ledger::Who;
+use crate::pool::Pool;
 
 type Found = Vec<String>;
 
@@ -69,6 +72,7 @@ impl Oracle {
             }
         }
         self.still_the_same_create(by, key, now, out);
+        self.as_the_class_says(by, key, now, out);
         let claim = self
             .history
             .claims
@@ -110,6 +114,66 @@ impl Oracle {
             out.push(format!(
                 "{key} is half of what {} can get (D2)",
                 claim.key()
+            ));
+        }
+    }
+
+    /// Range, reclaim policy and cool-down are those of the class as the driver has seen it (D2, D3,
+    /// D5, D6).
+    fn as_the_class_says(&self, by: Caller, key: &Key, now: &IPAddress, out: &mut Found) {
+        let Some(class) = self.class_seen(by, &now.spec.class_name) else {
+            out.push(format!("{key} is created of a class that was gone (D2)"));
+            return;
+        };
+        // What may have been created already is created again, wherever the range has gone since.
+        let (process, life, uid) = (by.process, by.life, holder(now));
+        let mut sent = self.history.sent.keys();
+        let is_repeated = sent.any(|(p, l, u, _)| (*p, *l, u.as_str()) == (process, life, uid));
+        let usable = Pool::of(class).unwrap_or_default().usable;
+        if !now.ip().is_some_and(|ip| usable.contains(&ip)) && !is_repeated {
+            out.push(format!("{key} is created outside its class (D3, D6)"));
+        }
+        if now.spec.reclaim_policy != class.spec.reclaim_policy {
+            out.push(format!(
+                "{key} is created with another reclaim policy than its class has (D2)"
+            ));
+        }
+        let parameters = class.spec.parameters.as_ref();
+        // The people of this world write it as the driver does.
+        let rest = parameters.and_then(|p| p["reuseAfter"].as_str());
+        if now.metadata.annotation(range::REUSE_AFTER) != rest {
+            out.push(format!(
+                "{key} is created without the cool-down of its class, {rest:?} (D5)"
+            ));
+        }
+    }
+
+    /// The class as the driver had seen it when the pass began.
+    fn class_seen(&self, by: Caller, name: &str) -> Option<&IPAddressClass> {
+        let mut all = self.history.classes.get(name)?.iter().rev();
+        let (_, class) = all.find(|(at, _)| *at <= by.since.of(Kind::IPAddressClass))?;
+        class.as_ref()
+    }
+
+    /// What cools down is kept until its end, by the clock of the process (D5).
+    pub(super) fn let_go_by_range(
+        &self,
+        w: &Written,
+        before: &IPAddress,
+        now: &IPAddress,
+        out: &mut Found,
+    ) {
+        let has = |a: &IPAddress| a.metadata.has_finalizer(range::FINALIZER);
+        let rests = before.metadata.annotation(range::REUSE_AFTER).is_some();
+        let until = before.metadata.annotation(range::REUSABLE_AT);
+        let (Some(by), Some(until)) = (self.by.filter(|_| w.who == Who::Range), until) else {
+            return;
+        };
+        let until = serde_json::from_value::<Timestamp>(until.into());
+        if rests && has(before) && !has(now) && until.is_ok_and(|until| until > by.wall) {
+            out.push(format!(
+                "{} is let go before the end of its cool-down (D5)",
+                w.key
             ));
         }
     }
@@ -168,21 +232,11 @@ impl Oracle {
         };
         let seen = |revision: Option<&Revision>, kind| revision <= Some(&by.since.of(kind));
         let edited = self.history.classes_since.get(&class.metadata.name);
-        let items = class
-            .spec
-            .parameters
-            .as_ref()
-            .and_then(|p| p["addresses"].as_array());
-        let mut listed = third_party::listed(class);
-        // Only what is listed one by one can be counted here.
-        if items.is_none_or(|items| items.len() != listed.len()) {
-            return false;
-        }
-        listed.retain(|ip| ip.family() == family);
+        let usable = Pool::of(class).unwrap_or_default().usable;
         seen(edited, Kind::IPAddressClass)
-            && listed.iter().all(|ip| {
+            && Pool::of_family(&usable, family).all(|ip| {
                 self.addresses.values().any(|a| {
-                    a.ip() == Some(*ip)
+                    a.ip() == Some(ip)
                         && seen(self.history.born.get(&a.metadata.uid), Kind::IPAddress)
                 })
             })

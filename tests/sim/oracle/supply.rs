@@ -9,7 +9,7 @@ use ipledger_drivers::range;
 use names::condition;
 
 use super::{Oracle, Outside, has_derived_name, holder, is_decided, is_extra, is_parked};
-use crate::third_party;
+use crate::pool::Pool;
 
 type Found = Vec<String>;
 
@@ -21,39 +21,48 @@ impl Oracle {
             out.push(format!("class {name} has no status (D8)"));
             return;
         };
-        let listed = third_party::listed(class);
+        let pool = Pool::of(class);
         let ready = find_condition(&status.conditions, range::condition::READY);
-        let items = class
-            .spec
-            .parameters
-            .as_ref()
-            .and_then(|p| p["addresses"].as_array());
-        if items.is_none_or(|items| items.len() != listed.len()) {
-            // Not listed one by one, or not to be read.
+        let should_be = match pool {
+            Some(_) => ConditionStatus::True,
+            None => ConditionStatus::False,
+        };
+        if ready.map(|c| c.status) != Some(should_be) {
+            out.push(format!(
+                "class {name} is not called ready: {should_be:?} (D8)"
+            ));
+        }
+        let Some(Pool { listed, usable }) = pool else {
             return;
-        }
-        if ready.map(|c| c.status) != Some(ConditionStatus::True) {
-            out.push(format!("class {name} is not called ready (D8)"));
-        }
+        };
         for capacity in &status.capacity {
             let of_family = |ip: &Ip| ip.family().to_string() == capacity.family;
-            let total = listed.iter().filter(|ip| of_family(ip)).count();
+            let total = usable.iter().filter(|ip| of_family(ip)).count();
+            let excluded = listed
+                .difference(&usable)
+                .filter(|ip| of_family(ip))
+                .count();
             let used = |ip: &&Ip| {
                 let taken = |(name, a): (&String, &IPAddress)| {
                     a.ip() == Some(**ip) || *name == ip.object_name()
                 };
                 of_family(ip) && self.addresses.iter().any(taken)
             };
-            let used = listed.iter().filter(used).count();
+            let used = usable.iter().filter(used).count();
             let outside = self.addresses.values().filter(|a| {
                 a.spec.class_name == *name
                     && a.ip()
-                        .is_some_and(|ip| of_family(&ip) && !listed.contains(&ip))
+                        .is_some_and(|ip| of_family(&ip) && !usable.contains(&ip))
             });
             let outside = outside.count();
-            let told = (&capacity.total, &capacity.used, &capacity.out_of_range);
-            let truth = (total.to_string(), used.to_string(), outside.to_string());
-            if told != (&truth.0, &truth.1, &truth.2) {
+            let told = [
+                &capacity.total,
+                &capacity.used,
+                &capacity.out_of_range,
+                &capacity.excluded,
+            ];
+            let truth = [total, used, outside, excluded].map(|n| n.to_string());
+            if told != truth.each_ref() {
                 out.push(format!(
                     "class {name} says {told:?}; true is {truth:?} (D3, D8)"
                 ));

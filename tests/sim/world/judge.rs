@@ -12,6 +12,7 @@ use ipledger_drivers::range;
 use super::{Failure, World};
 use crate::ledger::Who;
 use crate::oracle::Outside;
+use crate::pool::Pool;
 use crate::third_party;
 
 /// How long the world may take to come to rest once the faults have stopped, in virtual time.
@@ -99,9 +100,8 @@ impl World {
                 if !is_usable(class) {
                     return Some(reason::INVALID_PARAMETERS);
                 }
-                let any = third_party::listed(class)
-                    .iter()
-                    .any(|ip| ip.family() == family);
+                let listed = Pool::of(class).unwrap_or_default().listed;
+                let any = Pool::of_family(&listed, family).next().is_some();
                 if has_free(class, family, &oracle.addresses) {
                     None
                 } else if any || class.spec.provisioner == third_party::NAME {
@@ -169,15 +169,9 @@ impl World {
     }
 }
 
-/// Whether the class lists addresses only.
+/// Whether the driver of the class can read its parameters.
 fn is_usable(class: &IPAddressClass) -> bool {
-    let parameters = class.spec.parameters.as_ref();
-    let items = parameters.and_then(|p| p["addresses"].as_array());
-    class.spec.provisioner != range::NAME
-        || items.is_some_and(|items| {
-            let text = |item: &serde_json::Value| item.as_str().map(str::to_owned);
-            items.iter().filter_map(text).all(|t| t != "nonsense")
-        })
+    class.spec.provisioner != range::NAME || Pool::of(class).is_some()
 }
 
 fn has_free(
@@ -188,7 +182,6 @@ fn has_free(
     let taken = |ip: &Ip| {
         addresses.contains_key(&ip.object_name()) || addresses.values().any(|a| a.ip() == Some(*ip))
     };
-    third_party::listed(class)
-        .iter()
-        .any(|ip| ip.family() == family && !taken(ip))
+    let usable = Pool::of(class).unwrap_or_default().usable;
+    Pool::of_family(&usable, family).any(|ip| !taken(&ip))
 }

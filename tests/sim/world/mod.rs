@@ -3,8 +3,10 @@
 //! | question | file |
 //! |---|---|
 //! | what happens next, and what goes wrong with it? | `schedule.rs` |
+//! | what is brought about on purpose? | `arranged.rs` |
 //! | when is the world at rest, and is it as it should be then? | `judge.rs` |
 
+mod arranged;
 mod judge;
 mod schedule;
 

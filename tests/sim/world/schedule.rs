@@ -1,10 +1,9 @@
 //! What happens next, and what goes wrong with it.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ipledger_core::api::{AddressPhase, ClaimPhase, IPAddress, Kind};
-use ipledger_core::store::{Part, Preconditions, StoreError, WatchEvent};
+use ipledger_core::api::{IPAddress, Kind};
+use ipledger_core::store::{Part, StoreError};
 
 use super::World;
 use crate::actors;
@@ -151,12 +150,14 @@ impl World {
         let fault = (faults && self.rng.chance(self.config.fault_rate))
             .then(|| self.rng.weighted(&self.config.faults))
             .flatten()
-            .map(|i| Fault::ALL[i]);
+            .map(|i| Fault::ALL[i])
+            .or_else(|| self.late_match(&op).filter(|_| faults));
         let who = self.processes[n].who();
         self.ledger.oracle().asked(who, op.caller, &op.request);
         self.coverage
             .asked(self.processes[n].who(), &op, &self.ledger.oracle());
-        if let Some(fault) = fault {
+        // Somebody has to get ahead first.
+        if let Some(fault) = fault.filter(|f| *f != Fault::Overtaken) {
             self.coverage.fault(fault, &op);
         }
         let unknown = || StoreError::OutcomeUnknown {
@@ -177,14 +178,17 @@ impl World {
                 self.ledger
                     .oracle()
                     .heard(who, op.caller, &op.request, &answer);
-                let wait = if self.rng.chance(300) {
+                let is_given_up = self.give_up_waiting(&op);
+                let wait = if is_given_up {
+                    // It arrives when the claim is gone.
+                    self.rng.between(200, 400)
+                } else if self.rng.chance(300) {
                     self.rng.between(50, 400)
                 } else {
                     0
                 };
                 let not_before = self.ticks + wait as u64;
                 self.desk.answer_and_abandon(id, answer, not_before);
-                self.give_up_waiting(&op);
                 self.processes[n].poke();
             }
             Some(Fault::AnswerLost) if op.request.is_write() => {
@@ -201,39 +205,23 @@ impl World {
                 self.restart(n);
             }
             _ => {
-                if fault == Some(Fault::Overtaken) {
-                    self.overtake(&op);
+                if fault == Some(Fault::Overtaken) && self.overtake(&op) {
+                    self.coverage.fault(Fault::Overtaken, &op);
                 }
                 let answer = self.apply(&op);
                 self.ledger
                     .oracle()
                     .heard(who, op.caller, &op.request, &answer);
-                if self.rng.chance(400) {
+                let outdated = fault == Some(Fault::Overtaken) && self.outdate(&op);
+                if outdated || self.rng.chance(400) {
                     self.desk.set(id, State::Applied(answer));
                 } else {
                     self.answer(id, answer);
                 }
+                if outdated {
+                    self.show_addresses(n);
+                }
             }
-        }
-    }
-
-    /// While a binding is on its way and nobody knows, its claim may be deleted.
-    fn give_up_waiting(&mut self, op: &Op) {
-        let Request::Update(object, Part::Main) = &op.request else {
-            return;
-        };
-        let claim_ref = IPAddress::from_object(object)
-            .ok()
-            .and_then(|a| a.spec.claim_ref);
-        if let Some(r) = claim_ref
-            && self.config.act_rate > 0
-            && self.rng.chance(250)
-        {
-            let key = r.key();
-            let done = self
-                .ledger
-                .delete(Who::Tenant, &key, &Preconditions::default());
-            self.say(format!("somebody gives {key} up: {}", done.is_ok()));
         }
     }
 
@@ -246,48 +234,6 @@ impl World {
         };
         self.log(op, &outcome);
         answer
-    }
-
-    /// A core is told that an address has become free, and before it acts the claim that is first in
-    /// line is deleted.
-    fn overtake_the_first_in_line(&mut self, n: usize, f: usize) {
-        let Some(WatchEvent::Applied(object)) = self.processes[n].feeds()[f].repeated(0) else {
-            return;
-        };
-        let Ok(address) = IPAddress::from_object(&object) else {
-            return;
-        };
-        if address.phase() != Some(AddressPhase::Available)
-            || self.config.act_rate == 0
-            || self.calm.load(Ordering::Relaxed)
-            || !self.rng.chance(400)
-        {
-            return;
-        }
-        let oracle = self.ledger.oracle();
-        let mut line = oracle.claims.iter().filter(|(_, c)| {
-            let waits = c.phase() == Some(ClaimPhase::Pending) && !c.metadata.is_deleting();
-            let wanted = c.spec.family.families().iter().copied();
-            waits
-                && c.resolved_class() == address.spec.class_name
-                && address
-                    .ip()
-                    .is_some_and(|ip| wanted.into_iter().any(|f| f == ip.family()))
-        });
-        let (first, next) = (
-            line.next().map(|(key, _)| key.clone()),
-            line.next().is_some(),
-        );
-        drop(line);
-        drop(oracle);
-        if let Some(key) = first.filter(|_| next) {
-            let done = self
-                .ledger
-                .delete(Who::Tenant, &key, &Preconditions::default());
-            self.say(format!("somebody deletes {key}: {}", done.is_ok()));
-            // Before anything else wakes those behind it.
-            self.rest_soon = self.rng.chance(700);
-        }
     }
 
     fn log(&mut self, op: &Op, outcome: &str) {
@@ -326,19 +272,32 @@ impl World {
         }
     }
 
-    /// Somebody changes the object just before, in a way that means nothing.
-    fn overtake(&mut self, op: &Op) {
+    /// Somebody gets ahead: changes the object just before, in a way that means nothing, or takes
+    /// the name that is to be created. Whether it was done.
+    fn overtake(&mut self, op: &Op) -> bool {
         let key = op.request.key();
-        let note = format!("{}", self.ticks);
-        let Ok(mut object) = self.ledger.get(&key) else {
-            return;
+        let done = match (&op.request, self.ledger.get(&key)) {
+            (_, Ok(mut object)) => {
+                object
+                    .metadata
+                    .annotations
+                    .insert("example.com/touched".to_owned(), self.ticks.to_string());
+                self.ledger.update(Who::Admin, object, Part::Main).is_ok()
+            }
+            // A script ends as without faults only if nobody else makes anything.
+            (Request::Create(wanted), Err(_)) if self.config.act_rate > 0 => {
+                IPAddress::from_object(wanted).is_ok_and(|wanted| {
+                    let mut other = IPAddress::default();
+                    other.metadata.name = wanted.metadata.name.clone();
+                    other.spec.address = wanted.spec.address.clone();
+                    other.spec.class_name = wanted.spec.class_name.clone();
+                    self.ledger.add(Who::Admin, &other)
+                })
+            }
+            _ => return false,
         };
-        object
-            .metadata
-            .annotations
-            .insert("example.com/touched".to_owned(), note);
-        let done = self.ledger.update(Who::Admin, object, Part::Main).is_ok();
-        self.say(format!("somebody touches {key}: {done}"));
+        self.say(format!("somebody gets ahead of it at {key}: {done}"));
+        done
     }
 
     fn restart(&mut self, n: usize) {
@@ -363,7 +322,12 @@ impl World {
             Trouble::Restart => self.restart(n),
             Trouble::Pause => self.paused[n] = self.ticks + self.rng.between(20, 400) as u64,
             Trouble::Break => self.processes[n].feeds()[f].resume(),
-            Trouble::Relist => self.processes[n].feeds()[f].relist(),
+            Trouble::Relist => {
+                if kind == Kind::IPAddressClaim && self.rng.chance(300) {
+                    self.replace_unseen();
+                }
+                self.processes[n].feeds()[f].relist();
+            }
             Trouble::Repeat => {
                 let back = self.rng.below(6);
                 self.processes[n].feed_repeat(f, back);

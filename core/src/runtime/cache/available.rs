@@ -96,25 +96,26 @@ impl Available {
         true
     }
 
-    /// Ends a pick: it was written at this revision and is kept until that is observed, or it was
-    /// not written. `current` is the address as observed now. Returns its place if it is free.
+    /// Ends a pick for this claim, unless another one has the address by now: it was written at this
+    /// revision and is kept until that is observed, or it was not written. `current` is the address
+    /// as observed now. Returns its place if it is free.
     pub(super) fn settle(
         &mut self,
         name: &str,
+        by: &Key,
         written: Option<Revision>,
         current: Option<&IPAddress>,
     ) -> Option<(String, Family)> {
+        let pick = self.picked.get_mut(name).filter(|pick| pick.by == *by)?;
         let seen = current.and_then(|a| a.metadata.resource_version);
         if let Some(revision) = written
             && seen < Some(revision)
             && current.is_some()
         {
-            if let Some(pick) = self.picked.get_mut(name) {
-                pick.written = Some(revision);
-            }
+            pick.written = Some(revision);
             return None;
         }
-        self.picked.remove(name)?;
+        self.picked.remove(name);
         let place = current.and_then(Available::place)?;
         self.free
             .entry(place.clone())

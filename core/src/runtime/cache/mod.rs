@@ -32,8 +32,8 @@ pub struct Cache {
     by_claim: BTreeSet<(Key, String, String)>,
     available: Available,
     waiting: Waiting,
-    /// When this process first saw a pre-bound address without its claim: uid and time.
-    orphans: BTreeMap<String, (String, Duration)>,
+    /// When this process first saw a pre-bound address without its claim: uid, claim and time.
+    orphans: BTreeMap<String, (String, Key, Duration)>,
     /// Whether an addition of ours to a claim's status was ever seen: the server keeps them.
     additions_kept: bool,
 }
@@ -169,6 +169,11 @@ impl Cache {
         })
     }
 
+    /// The revision of the claim as this pass knows it.
+    pub(super) fn claim_revision(&self, key: &Key, facts: &Facts) -> Option<Revision> {
+        revision_of(&self.claim(key, facts))
+    }
+
     fn address(&self, name: &str, facts: &Facts) -> Seen<IPAddress> {
         newest(self.addresses.get(name), facts.addresses.get(name), |a| {
             a.metadata.resource_version
@@ -178,9 +183,14 @@ impl Cache {
     /// The view of a claim.
     pub fn claim_view(&self, key: &Key, facts: &Facts, now: Timestamp) -> ClaimView {
         let claim = self.claim(key, facts);
+        let known = revision_of(&claim);
+        let is_current = |kind| {
+            let asked_of = facts.barriers.get(&kind);
+            asked_of.is_some_and(|r| *r == known || active(Mutant::BarrierOutlivesWipe))
+        };
         let mut view = ClaimView {
-            addresses_current: facts.barriers.contains(&Kind::IPAddress),
-            classes_current: facts.barriers.contains(&Kind::IPAddressClass),
+            addresses_current: is_current(Kind::IPAddress),
+            classes_current: is_current(Kind::IPAddressClass),
             additions_kept: self.additions_kept,
             now,
             ..ClaimView::default()
@@ -263,20 +273,21 @@ impl Cache {
         let claim = claim_ref
             .map(|r| self.claim(&r.key(), facts))
             .unwrap_or_default();
-        let orphaned = claim.object.is_none()
-            && address.spec.reclaim_policy == ReclaimPolicy::Delete
-            && claim_ref.is_some_and(|r| r.uid.is_empty());
-        let uid = &address.metadata.uid;
-        let waited = if orphaned {
-            let fresh = (uid.clone(), monotonic);
+        let waits_for = claim_ref.filter(|r| {
+            claim.object.is_none()
+                && address.spec.reclaim_policy == ReclaimPolicy::Delete
+                && r.uid.is_empty()
+        });
+        let waited = if let Some(r) = waits_for {
+            let fresh = (address.metadata.uid.clone(), r.key(), monotonic);
             let seen = self
                 .orphans
                 .entry(name.to_owned())
                 .or_insert_with(|| fresh.clone());
-            if seen.0 != *uid {
+            if (&seen.0, &seen.1) != (&fresh.0, &fresh.1) {
                 *seen = fresh;
             }
-            monotonic.saturating_sub(seen.1)
+            monotonic.saturating_sub(seen.2)
         } else {
             self.orphans.remove(name);
             Duration::ZERO
@@ -319,6 +330,13 @@ impl Cache {
             let named = status.flat_map(|s| s.addresses.iter().chain(&s.lost_addresses));
             named.for_each(|entry| note_address(&entry.name));
             note_address(&claim.spec.address_name);
+            // A class is read only where none is known. The status of one that is known moves often
+            // and concerns no claim.
+            let names = [claim.spec.class_name.as_str(), claim.resolved_class()];
+            let unknown = names
+                .iter()
+                .filter(|name| !self.classes.contains_key(**name));
+            around.extend(unknown.map(|name| (Key::class(*name), None)));
         }
         if let Some(key) = key {
             around.insert(key, claim.and_then(|c| c.metadata.resource_version));
@@ -366,10 +384,10 @@ impl Cache {
         self.available.picked()
     }
 
-    /// Ends a pick: written at this revision, or not at all.
-    pub fn settle_pick(&mut self, name: &str, written: Option<Revision>) -> Option<Work> {
+    /// Ends a pick for this claim that was written at this revision.
+    pub fn settle_pick(&mut self, name: &str, by: &Key, written: Revision) -> Option<Work> {
         let current = self.addresses.get(name).map(AsRef::as_ref);
-        let place = self.available.settle(name, written, current)?;
+        let place = self.available.settle(name, by, Some(written), current)?;
         self.waiting.wake_first(&place).map(Work::Claim)
     }
 
@@ -377,7 +395,7 @@ impl Cache {
     /// its pass.
     pub fn give_back(&mut self, name: &str, by: &Key) {
         let current = self.addresses.get(name).map(AsRef::as_ref);
-        if let Some(place) = self.available.settle(name, None, current) {
+        if let Some(place) = self.available.settle(name, by, None, current) {
             self.waiting.keep_turn(&place, by);
         }
     }
@@ -409,6 +427,10 @@ impl Cache {
             .chain(self.addresses.keys().cloned().map(Work::Address))
             .collect()
     }
+}
+
+fn revision_of(claim: &Seen<IPAddressClaim>) -> Option<Revision> {
+    claim.object.as_ref()?.metadata.resource_version
 }
 
 /// Whichever is newer. What was read to be absent is absent, whatever was observed before.

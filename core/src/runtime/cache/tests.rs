@@ -167,7 +167,10 @@ fn an_address_that_a_pass_has_picked_is_offered_to_no_other() {
     // An echo of an earlier write does not put it back.
     observed(&mut cache, address(0, 1, true, None, 0));
     assert_eq!(cache.available.first("x", v4), None);
-    cache.settle_pick("ip-192-0-2-1", None);
+    // The claim that has not picked it cannot end the pick.
+    cache.give_back("ip-192-0-2-1", &two);
+    assert_eq!(cache.available.first("x", v4), None);
+    cache.give_back("ip-192-0-2-1", &one);
     assert_eq!(cache.available.first("x", v4), Some("ip-192-0-2-1"));
 }
 
@@ -177,8 +180,10 @@ fn a_written_pick_is_kept_until_the_write_is_observed() {
     let mut free = address(0, 1, true, None, 0);
     free.metadata.resource_version = Some(Revision(5));
     observed(&mut cache, free.clone());
-    cache.pick("ip-192-0-2-1", &Key::claim("ns", "k1"));
-    assert_eq!(cache.settle_pick("ip-192-0-2-1", Some(Revision(7))), None);
+    let by = Key::claim("ns", "k1");
+    cache.pick("ip-192-0-2-1", &by);
+    let woken = cache.settle_pick("ip-192-0-2-1", &by, Revision(7));
+    assert_eq!(woken, None);
     free.metadata.resource_version = Some(Revision(6));
     observed(&mut cache, free.clone());
     let v4 = crate::net::Family::V4;

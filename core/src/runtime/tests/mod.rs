@@ -2,6 +2,7 @@
 //! test tells them, and one file of tests a part.
 
 mod bench;
+mod binding_pass;
 mod controller;
 mod gated;
 mod metered;

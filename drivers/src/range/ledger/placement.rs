@@ -7,25 +7,24 @@ use ipledger_core::api::{IPAddress, IPAddressClaim, Key};
 use ipledger_core::mutant::{Mutant, active};
 use ipledger_core::net::{Family, Ip, Occupancy};
 
-use super::{Claim, Effects, Ledger, Pick, Stand};
+use super::{Attempt, Claim, Effects, Ledger, Pick, Stand};
 use crate::range::RangeKey;
 use crate::range::decide::{self, Cause, Decision, Refusal};
 use crate::range::waiting::Need;
 
 impl Ledger {
-    /// Begins a pass over a claim: what is to be done now. Its picks count as sent from here on.
+    /// Begins a pass over a claim: what is to be done now.
     pub(in crate::range) fn begin(&mut self, key: &Key) -> Option<(Arc<IPAddressClaim>, Decision)> {
         if self.started && self.claims.get(key)?.stand == Stand::Unplaced {
             self.place(key, &mut Effects::default());
         }
-        let claim = self.claims.get_mut(key)?;
+        let claim = self.claims.get(key)?;
         let decision = match (&claim.stand, &claim.wants) {
             (Stand::Refused(refusal), _) => Decision::Refuse(refusal.clone()),
             (Stand::Placed, Some((name, _))) => {
                 let class = self.classes.get(name)?;
                 let parameters = class.parameters.as_ref().ok()?;
-                let verify = claim.held_before || claim.picks.values().any(|pick| pick.sent);
-                claim.picks.values_mut().for_each(|pick| pick.sent = true);
+                let verify = claim.in_doubt || claim.picks.values().any(|pick| pick.sent);
                 let picks = claim.picks.values();
                 let address = |pick: &Pick| {
                     decide::new_address(pick.ip, &claim.object, &class.object, parameters)
@@ -40,15 +39,39 @@ impl Ledger {
         Some((claim.object.clone(), decision))
     }
 
-    /// The creations of a pass have failed for certain: the claim's picks are given back, and it
-    /// is placed again at its next pass. Names who can be helped with them.
-    pub(in crate::range) fn give_back(&mut self, key: &Key) -> BTreeSet<RangeKey> {
-        let mut effects = Effects::default();
-        self.release_all(key, &mut effects);
-        if let Some(claim) = self.claims.get_mut(key)
-            && claim.stand == Stand::Placed
-        {
+    /// The creation of this IP for a claim is about to be sent: from here on the pick counts as sent.
+    pub(in crate::range) fn attempt(&mut self, claim: &IPAddressClaim, ip: Ip) -> Attempt {
+        let known = self.claims.get_mut(&claim.key());
+        let known = known.filter(|known| known.object.uid() == claim.uid());
+        let pick = known.and_then(|known| known.picks.get_mut(&ip.family()));
+        match pick.filter(|pick| pick.ip == ip) {
+            None => Attempt::Void,
+            Some(pick) if pick.sent => Attempt::Again,
+            Some(pick) => {
+                pick.sent = true;
+                Attempt::First
+            }
+        }
+    }
+
+    /// The first attempt to create this IP has failed for certain: what was picked for the claim and
+    /// not sent is given back, and it is placed again at its next pass. Names who can be helped.
+    pub(in crate::range) fn give_back(&mut self, key: &Key, failed: Ip) -> BTreeSet<RangeKey> {
+        let Some(claim) = self.claims.get_mut(key) else {
+            return BTreeSet::new();
+        };
+        if claim.stand == Stand::Placed {
             claim.stand = Stand::Unplaced;
+        }
+        let picks = claim.picks.values_mut();
+        picks
+            .filter(|pick| pick.ip == failed)
+            .for_each(|pick| pick.sent = false);
+        let unsent = claim.picks.values().filter(|pick| !pick.sent);
+        let unsent: Vec<Ip> = unsent.map(|pick| pick.ip).collect();
+        let mut effects = Effects::default();
+        for ip in unsent {
+            self.release(key, ip, &mut effects);
         }
         self.settle(effects)
     }
@@ -258,7 +281,8 @@ impl Ledger {
 
     fn release(&mut self, key: &Key, ip: Ip, effects: &mut Effects) {
         if let Some(claim) = self.claims.get_mut(key) {
-            claim.picks.remove(&ip.family());
+            let pick = claim.picks.remove(&ip.family());
+            claim.in_doubt |= pick.is_some_and(|pick| pick.sent);
         }
         self.holdings.release(ip);
         effects.freed.push(ip);

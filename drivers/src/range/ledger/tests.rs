@@ -40,12 +40,20 @@ fn claims_woken(ledger: &mut Ledger, change: &Change) -> BTreeSet<RangeKey> {
 /// What is created for a claim, as text.
 fn created(ledger: &mut Ledger, claim: &str) -> Vec<String> {
     match ledger.begin(&claim_key(claim)) {
-        Some((_, Decision::Create { addresses, .. })) => addresses
-            .into_iter()
-            .map(|address| address.spec.address)
-            .collect(),
+        Some((claim, Decision::Create { addresses, .. })) => {
+            let mut texts = Vec::new();
+            for address in addresses {
+                assert_ne!(ledger.attempt(&claim, address.ip().unwrap()), Attempt::Void);
+                texts.push(address.spec.address);
+            }
+            texts
+        }
         _ => Vec::new(),
     }
+}
+
+fn is_in_doubt(begun: &Option<(Arc<IPAddressClaim>, Decision)>) -> bool {
+    matches!(begun, Some((_, Decision::Create { verify: true, .. })))
 }
 
 fn refused(ledger: &mut Ledger, claim: &str) -> Option<Cause> {
@@ -271,9 +279,51 @@ fn d2_a_claim_whose_address_went_away_is_read_again_before_it_gets_another() {
         woken(&["one"])
     );
     let begun = ledger.begin(&claim_key("one"));
-    assert!(
-        matches!(begun, Some((_, Decision::Create { verify: true, .. }))),
-        "{begun:?}"
+    assert!(is_in_doubt(&begun), "{begun:?}");
+}
+
+#[test]
+fn d2_an_address_that_is_given_up_and_may_still_come_puts_its_claim_in_doubt() {
+    let mut ledger = started(&[class_of(3).seen(), claim4("one").seen()]);
+    assert_eq!(created(&mut ledger, "one"), ["10.0.0.1"]);
+    // Somebody else has it, and may leave it again before the create arrives.
+    ledger.observe(&held("10.0.0.1", "other").seen());
+    let begun = ledger.begin(&claim_key("one"));
+    assert!(is_in_doubt(&begun), "{begun:?}");
+}
+
+#[test]
+fn d2_only_what_was_sent_outlives_the_edit_of_its_class() {
+    let both = json!({"addresses": ["10.0.0.1-10.0.0.2", "fd00::1-fd00::2"]});
+    let mut ledger = started(&[
+        class("c", both).seen(),
+        claim("one", ClaimFamily::Dual).seen(),
+    ]);
+    let (one, v4) = (claim("one", ClaimFamily::Dual), ip("10.0.0.1"));
+    ledger.begin(&claim_key("one"));
+    assert_eq!(ledger.attempt(&one, v4), Attempt::First);
+    let narrow = json!({"addresses": ["10.0.0.2", "fd00::2"]});
+    ledger.observe(&class("c", narrow).seen());
+    assert_eq!(ledger.attempt(&one, ip("fd00::1")), Attempt::Void);
+    assert_eq!(ledger.attempt(&one, v4), Attempt::Again);
+    assert_eq!(created(&mut ledger, "one"), ["10.0.0.1", "fd00::2"]);
+}
+
+#[test]
+fn d2_what_has_failed_for_certain_is_given_back_and_what_may_come_is_kept() {
+    let both = json!({"addresses": ["10.0.0.1", "fd00::1"]});
+    let mut ledger = started(&[
+        class("c", both).seen(),
+        claim("one", ClaimFamily::Dual).seen(),
+        claim("two", ClaimFamily::IPv6).seen(),
+        claim4("three").seen(),
+    ]);
+    assert_eq!(created(&mut ledger, "one"), ["10.0.0.1", "fd00::1"]);
+    let helped = ledger.give_back(&claim_key("one"), ip("fd00::1"));
+    assert_eq!(helped, woken(&["two"]));
+    assert_eq!(
+        refused(&mut ledger, "three"),
+        Some(Cause::Exhausted(Family::V4))
     );
 }
 

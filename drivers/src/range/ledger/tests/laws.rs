@@ -119,8 +119,14 @@ fn change(step: &Step) -> Option<Change> {
 
 fn carry_out(ledger: &mut Ledger, step: &Step) {
     match step {
-        Step::Begin { name } => drop(ledger.begin(&claim_key(&format!("k{name}")))),
-        Step::GiveBack { name } => drop(ledger.give_back(&claim_key(&format!("k{name}")))),
+        Step::Begin { name } => drop(created(ledger, &format!("k{name}"))),
+        Step::GiveBack { name } => {
+            let key = claim_key(&format!("k{name}"));
+            let picks = ledger.claims.get(&key).map(|claim| claim.picks.clone());
+            for pick in picks.unwrap_or_default().values() {
+                ledger.give_back(&key, pick.ip);
+            }
+        }
         Step::Start => drop(ledger.start()),
         step => change(step)
             .iter()

@@ -67,7 +67,10 @@ fn d6_what_a_woken_claim_cannot_use_goes_to_the_next_one() {
     );
     // Its creation is refused for good.
     assert_eq!(created(&mut ledger, "b"), ["10.0.0.1"]);
-    assert_eq!(ledger.give_back(&claim_key("b")), woken(&["c"]));
+    assert_eq!(
+        ledger.give_back(&claim_key("b"), ip("10.0.0.1")),
+        woken(&["c"])
+    );
     assert_eq!(
         refused(&mut ledger, "b"),
         Some(Cause::Exhausted(Family::V4))
