@@ -29,10 +29,16 @@ pub(crate) fn apply_quickstart(cluster: &Cluster) {
 }
 
 /// For a ledger at rest: every IP has one object, a bound claim has one address of each family that it
-/// asks for, and no address is held but those that a claim reports.
-pub(crate) fn assert_nothing_is_held_twice(cluster: &Cluster) {
+/// asks for, and no address is held but those that a claim reports. Two drivers at work may each make one
+/// for a claim in the same moment; the core then puts the second aside.
+pub(crate) fn assert_nothing_is_held_twice(cluster: &Installation) {
     let mut held = BTreeMap::new();
     for address in items(cluster, "ipaddr") {
+        let holder = &address["spec"]["claimRef"]["uid"];
+        let aside = &address["metadata"]["annotations"]["local.sdn.cozystack.io/parked-for"];
+        if aside.is_string() && aside == holder && cluster.each() > 1 {
+            continue;
+        }
         let text = address["spec"]["address"].as_str().unwrap().to_owned();
         let before = held.insert(text.clone(), address["spec"]["claimRef"]["uid"].clone());
         assert_eq!(before, None, "{text} has two objects");

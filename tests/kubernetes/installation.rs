@@ -89,6 +89,11 @@ impl Installation {
         });
     }
 
+    /// How many processes of each component work.
+    pub(crate) fn each(&self) -> usize {
+        self.components.len() / 2
+    }
+
     /// Stops the components in order. Nothing was denied to them.
     pub(crate) fn stop(&mut self) {
         for component in self.components.drain(..) {
