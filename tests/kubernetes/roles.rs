@@ -23,6 +23,7 @@ use crate::cluster::{Cluster, TEAM, address, claim, class};
 cases![Alone:
     every_write_is_left_to_whom_it_belongs,
     the_rendered_chart_is_the_chart_and_can_be_applied,
+    two_releases_share_no_policy_and_old_clusters_are_refused,
     the_chart_is_not_rendered_without_its_definitions_or_with_a_lease_of_no_use,
 ];
 
@@ -177,6 +178,29 @@ async fn the_chart_is_not_rendered_without_its_definitions_or_with_a_lease_of_no
         std::fs::write(&file, text).unwrap();
         let (taken, said) = render(&chart, "crds.install=true");
         assert!(!taken && said.contains(because), "{said}");
+    }
+}
+
+async fn two_releases_share_no_policy_and_old_clusters_are_refused(cluster: Cluster) {
+    let policies = |namespace: &str| {
+        let render = ["template", "x", CHART, "-n", namespace];
+        let text = succeed(helm(&cluster).args(render));
+        let documents = text.split("\n---\n");
+        let policies = documents.filter(|d| d.contains("\nkind: ValidatingAdmissionPolicy\n"));
+        let name = |d: &str| {
+            d.lines()
+                .find(|l| l.starts_with("  name: "))
+                .map(str::to_owned)
+        };
+        policies.filter_map(name).collect::<Vec<_>>()
+    };
+    let (one, other) = (policies("one"), policies("other"));
+    assert_eq!((one.len(), other.len()), (6, 6));
+    assert!(one.iter().all(|name| !other.contains(name)), "{one:?}");
+    for (version, right) in [("1.32.9", false), ("1.33.0", true)] {
+        let render = ["template", "x", CHART, "--kube-version", version];
+        let output = helm(&cluster).args(render).output().unwrap();
+        assert_eq!(output.status.success(), right, "{version}: {output:?}");
     }
 }
 
