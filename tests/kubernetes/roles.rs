@@ -2,10 +2,13 @@
 //! tried and refused with a message, each allowed one is taken.
 
 use std::path::Path;
+use std::process::Command;
 
 use ipledger_tests::kubernetes::{NOBODY, succeed};
 use serde_json::json;
 
+mod metadata;
+mod strangers;
 mod table;
 
 use table::{
@@ -20,6 +23,8 @@ use crate::cluster::{Cluster, TEAM, address, claim, class};
 cases![Alone:
     every_write_is_left_to_whom_it_belongs,
     the_rendered_chart_is_the_chart_and_can_be_applied,
+    two_releases_share_no_policy_and_old_clusters_are_refused,
+    the_chart_is_not_rendered_without_its_definitions_or_with_a_lease_of_no_use,
 ];
 
 async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
@@ -31,30 +36,32 @@ async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
     let default = "ipaddressclass.local.sdn.cozystack.io/is-default-class=true";
     cluster.ctl(&["annotate", "ipaddrclass", "secret", default]);
     let mut web = claim("web", json!({"className": "public"}));
-    web["metadata"]["annotations"] = json!({STAMP: "driver.example.org"});
+    web["metadata"]["annotations"] = json!({STAMP: "driver.example.org", "team": "a"});
     web["metadata"]["finalizers"] = json!([CLAIM_PROTECTION]);
+    web["metadata"]["ownerReferences"] = metadata::owner("theirs");
     let mut held = address(
         "ip-192-0-2-1",
         json!({"address": "192.0.2.1", "className": "public",
         "reclaimPolicy": "Retain", "source": {"fromClass": {}},
         "claimRef": {"namespace": TEAM, "name": "web"}}),
     );
-    held["metadata"]["finalizers"] = json!([ADDRESS_PROTECTION]);
-    for object in [&web, &held] {
+    held["metadata"]["finalizers"] = json!([ADDRESS_PROTECTION, "orphan"]);
+    held["metadata"]["ownerReferences"] = metadata::owner("theirs");
+    let free = address(
+        "ip-192-0-2-3",
+        json!({"address": "192.0.2.3", "className": "public",
+        "reclaimPolicy": "Retain", "source": {"fromClass": {}}}),
+    );
+    for object in [&web, &held, &free] {
         let (taken, said) = cluster.send(&["create"], object);
         assert!(taken, "{said}");
     }
     let phase = |phase: &str| {
         let status = json!({"status": {"phase": phase}}).to_string();
-        let patch = [
-            "patch",
-            "ipaddr",
-            "ip-192-0-2-1",
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-        ];
-        cluster.ctl(&[&patch[..], &[&status]].concat());
+        let how = ["--subresource=status", "--type=merge", "-p", &status];
+        for name in ["ip-192-0-2-1", "ip-192-0-2-3"] {
+            cluster.ctl(&[&["patch", "ipaddr", name][..], &how].concat());
+        }
     };
     phase("Bound");
     // The policies are in force some moments after they were written.
@@ -68,8 +75,16 @@ async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
     let mut wrong = Vec::new();
-    for row in claims().into_iter().chain(addresses()).chain(classes()) {
-        wrong.extend(actors.judge(&row));
+    let unflagged = [
+        claims(),
+        addresses(),
+        classes(),
+        metadata::rows(),
+        strangers::rows(),
+    ]
+    .concat();
+    for row in &unflagged {
+        wrong.extend(actors.judge(row));
     }
     phase("Conflict");
     for row in flagged_addresses() {
@@ -77,7 +92,7 @@ async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // By this log it is known that no component tries any of it: it has each of these.
-    let rows = [claims(), addresses(), classes(), flagged_addresses()].concat();
+    let rows = [unflagged, flagged_addresses()].concat();
     for (who, account) in [(Who::Core, "core"), (Who::Driver, "range")] {
         let refused = rows.iter().filter(|r| r.who == who && r.refused.is_some());
         let account = format!("{RELEASE}-{account}");
@@ -110,6 +125,85 @@ async fn the_rendered_chart_is_the_chart_and_can_be_applied(cluster: Cluster) {
     }
 }
 
+async fn the_chart_is_not_rendered_without_its_definitions_or_with_a_lease_of_no_use(
+    cluster: Cluster,
+) {
+    let render = |chart: &Path, value: &str| {
+        let mut template = helm(&cluster);
+        template.args(["template", "x"]).arg(chart);
+        let output = template.args(["--set", value]).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        (output.status.success(), said)
+    };
+    let whole = Path::new(CHART);
+    for (duration, right) in [
+        ("1s", true),
+        ("3600s", true),
+        ("1m", true),
+        ("1h", true),
+        ("0s", false),
+        ("500ms", false),
+        ("3601s", false),
+        ("2h", false),
+    ] {
+        let value = format!("core.leaderElection.leaseDuration={duration}");
+        let (taken, said) = render(whole, &value);
+        assert_eq!(taken, right, "{duration}: {said}");
+    }
+    // The program has a default of its own.
+    let (taken, said) = render(whole, "core.leaderElection=null");
+    assert!(taken, "{said}");
+    assert_eq!(said.matches("--lease-duration=").count(), 1, "{said}");
+
+    let broken = tempfile::tempdir().unwrap();
+    let chart = broken.path().join("ipledger");
+    succeed(Command::new("cp").arg("-r").arg(whole).arg(&chart));
+    let file = chart.join("files/crds.yaml");
+    let definitions = std::fs::read_to_string(&file).unwrap();
+    let (two, _) = definitions.rsplit_once("\n---\n").unwrap();
+    let kind = "kind: CustomResourceDefinition";
+    for (text, because) in [
+        (two.to_owned(), "there are three definitions, not 2"),
+        (String::new(), "there are three definitions, not 0"),
+        (
+            definitions.replacen(kind, "kind: ConfigMap", 1),
+            "document 1 is no CustomResourceDefinition",
+        ),
+        (
+            definitions.replacen(kind, "kind: [", 1),
+            "document 1 is no CustomResourceDefinition",
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (taken, said) = render(&chart, "crds.install=true");
+        assert!(!taken && said.contains(because), "{said}");
+    }
+}
+
+async fn two_releases_share_no_policy_and_old_clusters_are_refused(cluster: Cluster) {
+    let policies = |namespace: &str| {
+        let render = ["template", "x", CHART, "-n", namespace];
+        let text = succeed(helm(&cluster).args(render));
+        let documents = text.split("\n---\n");
+        let policies = documents.filter(|d| d.contains("\nkind: ValidatingAdmissionPolicy\n"));
+        let name = |d: &str| {
+            d.lines()
+                .find(|l| l.starts_with("  name: "))
+                .map(str::to_owned)
+        };
+        policies.filter_map(name).collect::<Vec<_>>()
+    };
+    let (one, other) = (policies("one"), policies("other"));
+    assert_eq!((one.len(), other.len()), (6, 6));
+    assert!(one.iter().all(|name| !other.contains(name)), "{one:?}");
+    for (version, right) in [("1.32.9", false), ("1.33.0", true)] {
+        let render = ["template", "x", CHART, "--kube-version", version];
+        let output = helm(&cluster).args(render).output().unwrap();
+        assert_eq!(output.status.success(), right, "{version}: {output:?}");
+    }
+}
+
 /// The accounts of the chart, a tenant with the chart's role for it, and an administrator of addresses.
 struct Actors<'a> {
     cluster: &'a Cluster,
@@ -117,6 +211,10 @@ struct Actors<'a> {
     /// The chart's own one, and one of somebody else.
     drivers: [String; 2],
     administrator: String,
+    collector: String,
+    outsider: String,
+    /// A core that was given too much.
+    rich_core: String,
 }
 
 impl<'a> Actors<'a> {
@@ -170,15 +268,20 @@ impl<'a> Actors<'a> {
         cluster.apply(&role.to_string());
         let all = ["--clusterrole=look", "--group=system:authenticated"];
         cluster.ctl(&[&["create", "clusterrolebinding", "look"][..], &all].concat());
-        let token = |account: &str| {
-            let token = cluster.ctl(&["create", "token", account, "-n", SYSTEM]);
+        let token_in = |namespace: &str, account: &str| {
+            let token = cluster.ctl(&["create", "token", account, "-n", namespace]);
             token.trim().to_owned()
         };
+        let token = |account: &str| token_in(SYSTEM, account);
+        strangers::create(cluster);
         Actors {
             cluster,
             core: token(&format!("{RELEASE}-core")),
             drivers: [format!("{RELEASE}-range"), "other-driver".to_owned()].map(|d| token(&d)),
             administrator: token("boss"),
+            collector: token_in("kube-system", strangers::COLLECTOR),
+            outsider: token("outsider"),
+            rich_core: token("rich-core"),
         }
     }
 
@@ -188,6 +291,9 @@ impl<'a> Actors<'a> {
             Who::Driver => self.drivers.iter().map(String::as_str).collect(),
             Who::Core => vec![&self.core],
             Who::Administrator => vec![&self.administrator],
+            Who::GarbageCollector => vec![&self.collector],
+            Who::Outsider => vec![&self.outsider],
+            Who::RichCore => vec![&self.rich_core],
         }
     }
 
@@ -229,6 +335,7 @@ impl<'a> Actors<'a> {
             Object::NewAddress => (true, false, "ipaddr", ""),
             Object::Address => (false, false, "ipaddr", "ip-192-0-2-1"),
             Object::AddressStatus => (false, true, "ipaddr", "ip-192-0-2-1"),
+            Object::FreeAddressStatus => (false, true, "ipaddr", "ip-192-0-2-3"),
             Object::NewClass => (true, false, "ipaddrclass", ""),
             Object::Class => (false, false, "ipaddrclass", "public"),
             Object::ClassStatus => (false, true, "ipaddrclass", "public"),

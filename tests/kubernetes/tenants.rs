@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use crate::binding::items;
 use crate::cases;
-use crate::cluster::{TEAM, claim, class, eventually};
+use crate::cluster::{TEAM, address, claim, class, eventually};
 use crate::installation::Installation;
 
 cases![Installed:
     a_quota_limits_the_claims_of_a_tenant,
     a_namespace_with_bound_claims_is_deleted_and_its_addresses_reclaimed,
+    the_garbage_collector_lets_addresses_and_claims_go,
 ];
 
 const RANGE: &str = "range.drivers.local.sdn.cozystack.io";
@@ -201,4 +202,26 @@ fn a_namespace_with_bound_claims_is_deleted_and_its_addresses_reclaimed(
     ];
     cluster.ctl(&waits);
     delete_namespace(cluster, namespace);
+}
+
+/// With these ways to delete, an object has a finalizer that only the garbage collector removes.
+fn the_garbage_collector_lets_addresses_and_claims_go(cluster: &mut Installation) {
+    range(cluster, "lan", "Delete", &["192.0.2.0/28"]);
+    for (cascade, ip) in [
+        ("--cascade=foreground", "198.51.100.1"),
+        ("--cascade=orphan", "198.51.100.2"),
+    ] {
+        let name = format!("ip-{}", ip.replace('.', "-"));
+        let free = address(&name, json!({"address": ip, "className": "static"}));
+        let (taken, said) = cluster.send(&["create"], &free);
+        assert!(taken, "{said}");
+        let (taken, said) = cluster.send(&["create"], &claim("web", json!({"className": "lan"})));
+        assert!(taken, "{said}");
+        wait_bound(cluster, TEAM, &["web"]);
+        // The garbage collector looks for new kinds every half minute.
+        for object in [["ipaddrclaim", "web"], ["ipaddr", &name]] {
+            let how = ["-n", TEAM, cascade, "--timeout=100s"];
+            cluster.ctl(&[&["delete"][..], &object, &how].concat());
+        }
+    }
 }

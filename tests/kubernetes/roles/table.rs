@@ -18,6 +18,12 @@ pub(super) enum Who {
     Driver,
     Core,
     Administrator,
+    /// Kubernetes' own.
+    GarbageCollector,
+    /// With the rights to write, and none of the verbs that the policies ask for.
+    Outsider,
+    /// The same with the verb of the core.
+    RichCore,
 }
 
 /// What a write of somebody comes to.
@@ -40,12 +46,14 @@ pub(super) enum Object {
     NewAddress,
     Address,
     AddressStatus,
+    /// Of an address without a claim.
+    FreeAddressStatus,
     NewClass,
     Class,
     ClassStatus,
 }
 
-fn no(
+pub(super) fn no(
     who: Who,
     object: Object,
     what: &'static str,
@@ -61,7 +69,7 @@ fn no(
     }
 }
 
-fn yes(who: Who, object: Object, what: &'static str, change: fn(&mut Value)) -> Row {
+pub(super) fn yes(who: Who, object: Object, what: &'static str, change: fn(&mut Value)) -> Row {
     Row {
         who,
         object,
@@ -413,7 +421,8 @@ pub(super) fn addresses() -> Vec<Row> {
 
 /// After a driver has flagged the address.
 pub(super) fn flagged_addresses() -> Vec<Row> {
-    use Object::AddressStatus;
+    use Object::{AddressStatus, FreeAddressStatus};
+    let back = "leaves Conflict or Lost for Bound or Released, one without for Available";
     vec![
         no(
             Core,
@@ -425,6 +434,47 @@ pub(super) fn flagged_addresses() -> Vec<Row> {
         yes(Driver, AddressStatus, "phase Bound", |a| {
             a["status"]["phase"] = json!("Bound")
         }),
+        yes(Driver, AddressStatus, "phase Released", |a| {
+            a["status"]["phase"] = json!("Released")
+        }),
+        no(
+            Driver,
+            AddressStatus,
+            "phase Available",
+            |a| a["status"]["phase"] = json!("Available"),
+            back,
+        ),
+        no(
+            Driver,
+            AddressStatus,
+            "phase Pending",
+            |a| a["status"]["phase"] = json!("Pending"),
+            back,
+        ),
+        no(
+            Driver,
+            AddressStatus,
+            "no phase",
+            |a| a["status"] = json!({}),
+            back,
+        ),
+        yes(Driver, FreeAddressStatus, "phase Available", |a| {
+            a["status"]["phase"] = json!("Available")
+        }),
+        no(
+            Driver,
+            FreeAddressStatus,
+            "phase Bound",
+            |a| a["status"]["phase"] = json!("Bound"),
+            back,
+        ),
+        no(
+            Driver,
+            FreeAddressStatus,
+            "phase Released",
+            |a| a["status"]["phase"] = json!("Released"),
+            back,
+        ),
         yes(Driver, AddressStatus, "phase Lost", |a| {
             a["status"]["phase"] = json!("Lost")
         }),

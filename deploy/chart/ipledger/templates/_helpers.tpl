@@ -27,6 +27,11 @@ app.kubernetes.io/component: {{ .component }}
 {{ printf "%s:%s:%s" .root.Release.Namespace .root.Release.Name .component }}
 {{- end -}}
 
+{{/* The same for policies, whose names take no colon. */}}
+{{- define "ipledger.policyName" -}}
+{{ printf "%s.%s.%s" .root.Release.Namespace .root.Release.Name .policy }}
+{{- end -}}
+
 {{- define "ipledger.name" -}}
 {{ printf "%s-%s" .root.Release.Name .component | trunc 63 | trimSuffix "-" }}
 {{- end -}}
@@ -93,7 +98,9 @@ spec:
             - --listen=[::]:8080
             {{- if $elects }}
             - --lease={{ $root.Release.Namespace }}/{{ include "ipledger.name" . }}
-            - --lease-duration={{ $values.leaderElection.leaseDuration }}
+            {{- with ($values.leaderElection).leaseDuration }}
+            - --lease-duration={{ . }}
+            {{- end }}
             {{- end }}
             {{- range $values.args }}
             - {{ . | quote }}
