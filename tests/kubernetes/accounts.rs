@@ -2,7 +2,7 @@
 //! that they ask for no others.
 
 use ipledger_tests::kubernetes::Answer;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::binding::items;
 use crate::cases;
@@ -42,23 +42,18 @@ fn allowed(answers: &[Answer], account: &str) -> Vec<String> {
 }
 
 fn the_accounts_of_the_chart_may_do_all_that_they_must(cluster: &mut Installation) {
-    let create = |object: &Value| {
-        let (taken, said) = cluster.send(&["create"], object);
-        assert!(taken, "{said}");
-    };
     for (name, policy, range) in [
         ("goes", "Delete", "192.0.2.0/28"),
         ("stays", "Retain", "198.51.100.0/28"),
     ] {
         let spec = json!({"provisioner": RANGE, "reclaimPolicy": policy,
             "parameters": {"addresses": [range]}});
-        create(&class(name, spec));
-        create(&claim(name, json!({"className": name})));
+        cluster.create(&class(name, spec));
+        cluster.create(&claim(name, json!({"className": name})));
     }
     let other = json!({"className": "goes", "family": "IPv6"});
-    create(&claim("unservable", other));
-    let wait = ["wait", "--for=condition=Bound", "--timeout=60s", "-n", TEAM];
-    cluster.ctl(&[&wait[..], &["ipaddrclaim", "goes", "stays"]].concat());
+    cluster.create(&claim("unservable", other));
+    cluster.wait_bound(TEAM, &["goes", "stays"]);
     eventually("the driver says why it cannot serve", || {
         let claims = items(cluster, "ipaddrclaim");
         let said = claims
@@ -125,9 +120,7 @@ fn a_field_that_is_empty_is_one_that_is_absent(cluster: &mut Installation) {
         ),
         claim("meant", json!({"className": "lan", "addressName": ""})),
     ] {
-        let (taken, said) = cluster.send(&["create"], &object);
-        assert!(taken, "{said}");
+        cluster.create(&object);
     }
-    let wait = ["wait", "--for=condition=Bound", "--timeout=60s", "-n", TEAM];
-    cluster.ctl(&[&wait[..], &["ipaddrclaim", "web", "meant"]].concat());
+    cluster.wait_bound(TEAM, &["web", "meant"]);
 }

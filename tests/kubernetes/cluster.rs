@@ -112,6 +112,12 @@ impl Cluster {
         assert!(taken, "{said}");
     }
 
+    /// Waits until these claims of a namespace are bound.
+    pub(crate) fn wait_bound(&self, namespace: &str, names: &[&str]) {
+        let wait = ["wait", "--for=condition=Bound", "--timeout=60s", "-n"];
+        self.ctl(&[&wait[..], &[namespace, "ipaddrclaim"], names].concat());
+    }
+
     /// Sends an object to kubectl, which may fail: whether it did not, and what it said.
     pub(crate) fn send(&self, arguments: &[&str], object: &Value) -> (bool, String) {
         self.send_text(arguments, &object.to_string())

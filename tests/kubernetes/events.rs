@@ -60,13 +60,6 @@ fn a_claim_that_cannot_be_bound_has_an_event_that_says_why_and_one_when_it_is_bo
         "calm",
         json!({"className": "static", "addressName": "ip-198-18-0-2"}),
     ));
-    cluster.ctl(&[
-        "wait",
-        "--for=condition=Bound",
-        "--timeout=60s",
-        "-n",
-        TEAM,
-        "ipaddrclaim/calm",
-    ]);
+    cluster.wait_bound(TEAM, &["calm"]);
     assert_eq!(told(cluster, "calm"), []);
 }

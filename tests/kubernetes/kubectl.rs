@@ -23,8 +23,7 @@ const WIDTH: usize = 120;
 
 fn create(cluster: &Installation, objects: &[Value]) {
     for object in objects {
-        let (taken, said) = cluster.send(&["create"], object);
-        assert!(taken, "{said}");
+        cluster.create(object);
     }
 }
 
@@ -32,11 +31,6 @@ fn lan(addresses: &[&str]) -> Value {
     let spec = json!({"provisioner": RANGE, "reclaimPolicy": "Delete",
         "parameters": {"addresses": addresses}});
     class("lan", spec)
-}
-
-fn wait_bound(cluster: &Installation, names: &[&str]) {
-    let wait = ["wait", "--for=condition=Bound", "--timeout=60s", "-n", TEAM];
-    cluster.ctl(&[&wait[..], &["ipaddrclaim"], names].concat());
 }
 
 fn get(cluster: &Installation, kind: &str, name: &str) -> Value {
@@ -162,7 +156,7 @@ fn the_tables_show_every_address_and_fit_a_terminal(cluster: &mut Installation) 
             claim("old", json!({"addressName": "ip-203-0-113-8"})),
         ],
     );
-    wait_bound(cluster, &["frontend", "mail", "old"]);
+    cluster.wait_bound(TEAM, &["frontend", "mail", "old"]);
     create(cluster, &[claim("waits", json!({}))]);
     cluster.ctl(&["delete", "ipaddrclaim", "old", "-n", TEAM]);
     let waits = "jsonpath={.status.conditions[?(@.type==\"Bound\")].reason}";
@@ -204,7 +198,7 @@ fn a_dry_run_on_the_server_changes_nothing(cluster: &mut Installation) {
             claim("waits", json!({})),
         ],
     );
-    wait_bound(cluster, &["web"]);
+    cluster.wait_bound(TEAM, &["web"]);
     at_rest(cluster);
     let all = || ["ipaddrclass", "ipaddr", "ipaddrclaim"].map(|kind| items(cluster, kind));
     let before = all();
@@ -289,7 +283,7 @@ fn two_managers_apply_one_claim(cluster: &mut Installation) {
     );
     let (taken, said) = apply("second", &contested, &["--force-conflicts"]);
     assert!(taken, "{said}");
-    wait_bound(cluster, &["web"]);
+    cluster.wait_bound(TEAM, &["web"]);
     assert_eq!(labels(), json!({"team": "a", "zone": "b"}));
 
     // It is bound now: what the core has written is no manager's, and is kept when they apply again.

@@ -31,16 +31,6 @@ fn two_cores(cluster: &Installation) -> (Pod, Component, Component) {
     }
 }
 
-fn create(cluster: &Installation, name: &str) {
-    let (taken, said) = cluster.send(&["create"], &claim(name, json!({})));
-    assert!(taken, "{said}");
-}
-
-fn wait_bound(cluster: &Installation, names: &[&str]) {
-    let wait = ["wait", "--for=condition=Bound", "--timeout=60s", "-n", TEAM];
-    cluster.ctl(&[&wait[..], &["ipaddrclaim"], names].concat());
-}
-
 fn holder(cluster: &Installation) -> String {
     let of = ["get", "lease", "ledger-core", "-n", SYSTEM, "-o"];
     cluster.ctl(&[&of[..], &["jsonpath={.spec.holderIdentity}"]].concat())
@@ -53,12 +43,12 @@ fn one_leads_and_is_followed_by_the_other_when_it_is_killed_or_stops(cluster: &m
         core.assert_probed();
     }
     apply_quickstart(cluster);
-    create(cluster, "before");
-    wait_bound(cluster, &["before"]);
+    cluster.create(&claim("before", json!({})));
+    cluster.wait_bound(TEAM, &["before"]);
     assert!(leader.leads() && !other.leads(), "two lead");
     leader.kill();
-    create(cluster, "after");
-    wait_bound(cluster, &["after"]);
+    cluster.create(&claim("after", json!({})));
+    cluster.wait_bound(TEAM, &["after"]);
     assert!(other.leads());
 
     let third = pod.start(cluster);
@@ -71,8 +61,8 @@ fn one_leads_and_is_followed_by_the_other_when_it_is_killed_or_stops(cluster: &m
         "it is given back before the process ends"
     );
     eventually("the third one leads", || third.leads());
-    create(cluster, "last");
-    wait_bound(cluster, &["last"]);
+    cluster.create(&claim("last", json!({})));
+    cluster.wait_bound(TEAM, &["last"]);
     // Somebody takes the lease away: nothing depends on it.
     cluster.ctl(&["delete", "lease", "ledger-core", "-n", SYSTEM]);
     eventually("the lease is made again", || {
@@ -103,7 +93,7 @@ fn one_that_hangs_is_followed_and_does_no_harm_when_it_goes_on(cluster: &mut Ins
         applied.join().unwrap();
     });
     assert!(bound().1 > 5, "it was done with its work");
-    wait_bound(cluster, &["--all"]);
+    cluster.wait_bound(TEAM, &["--all"]);
     assert!(other.leads());
     let new = holder(cluster);
     let before = at_rest(cluster);
@@ -115,8 +105,8 @@ fn one_that_hangs_is_followed_and_does_no_harm_when_it_goes_on(cluster: &mut Ins
     eventually("it is ready to follow", || leader.is_ready());
     leader.assert_probed();
     assert_eq!(versions(cluster), before, "it has written");
-    create(cluster, "last");
-    wait_bound(cluster, &["last"]);
+    cluster.create(&claim("last", json!({})));
+    cluster.wait_bound(TEAM, &["last"]);
     assert_eq!(holder(cluster), new);
     assert_nothing_is_held_twice(cluster);
 }

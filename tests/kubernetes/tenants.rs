@@ -51,19 +51,13 @@ fn tenant(cluster: &Installation, namespace: &str, class: &str) {
 fn range(cluster: &Installation, name: &str, policy: &str, addresses: &[&str]) {
     let spec = json!({"provisioner": RANGE, "reclaimPolicy": policy,
         "parameters": {"addresses": addresses}});
-    let (taken, said) = cluster.send(&["create"], &class(name, spec));
-    assert!(taken, "{said}");
+    cluster.create(&class(name, spec));
 }
 
 fn claim_in(namespace: &str, name: &str, spec: Value) -> Value {
     let mut claim = claim(name, spec);
     claim["metadata"]["namespace"] = json!(namespace);
     claim
-}
-
-fn wait_bound(cluster: &Installation, namespace: &str, names: &[&str]) {
-    let wait = ["wait", "--for=condition=Bound", "--timeout=60s", "-n"];
-    cluster.ctl(&[&wait[..], &[namespace, "ipaddrclaim"], names].concat());
 }
 
 /// Deletes a namespace, which must not be held up.
@@ -98,15 +92,14 @@ fn a_quota_limits_the_claims_of_a_tenant(cluster: &mut Installation) {
         used: count/ipaddressclaims.local.sdn.cozystack.io=2, \
         limited: count/ipaddressclaims.local.sdn.cozystack.io=2";
     assert!(!taken && said.contains(message), "{said}");
-    wait_bound(cluster, namespace, &["first", "second"]);
+    cluster.wait_bound(namespace, &["first", "second"]);
     // Others are not limited by it.
-    let (taken, said) = cluster.send(&["create"], &claim("third", json!({"className": "lan"})));
-    assert!(taken, "{said}");
+    cluster.create(&claim("third", json!({"className": "lan"})));
 
     let delete = ["delete", "ipaddrclaim", "first", "-n", namespace];
     cluster.ctl(&[&delete[..], &["--token=nobody-token", "--timeout=60s"]].concat());
     eventually("there is room again", || create("third").0);
-    wait_bound(cluster, namespace, &["second", "third"]);
+    cluster.wait_bound(namespace, &["second", "third"]);
     eventually("the quota counts both", || used() == json!("2"));
     assert!(!create("fourth").0);
     delete_namespace(cluster, namespace);
@@ -139,8 +132,8 @@ fn a_namespace_with_bound_claims_is_deleted_and_its_addresses_reclaimed(
     ]);
     let list = json!({"apiVersion": "v1", "kind": "List", "items": claims});
     cluster.apply(&list.to_string());
-    wait_bound(cluster, namespace, &["goes", "dual", "stays"]);
-    wait_bound(cluster, TEAM, &["other"]);
+    cluster.wait_bound(namespace, &["goes", "dual", "stays"]);
+    cluster.wait_bound(TEAM, &["other"]);
     let addresses = || -> Vec<Value> {
         let all = items(cluster, "ipaddr").into_iter();
         all.filter(|a| a["spec"]["claimRef"]["namespace"] == namespace)
@@ -173,9 +166,8 @@ fn a_namespace_with_bound_claims_is_deleted_and_its_addresses_reclaimed(
     // A namespace of the same name does not inherit it, and an administrator lets it go.
     cluster.ctl(&["create", "namespace", namespace]);
     let again = claim_in(namespace, "stays", json!({"className": "stays"}));
-    let (taken, said) = cluster.send(&["create"], &again);
-    assert!(taken, "{said}");
-    wait_bound(cluster, namespace, &["stays"]);
+    cluster.create(&again);
+    cluster.wait_bound(namespace, &["stays"]);
     let kept = before.iter().find(|a| a["spec"]["className"] == "stays");
     let kept = kept.unwrap();
     let (name, uid) = (
@@ -213,11 +205,9 @@ fn the_garbage_collector_lets_addresses_and_claims_go(cluster: &mut Installation
     ] {
         let name = format!("ip-{}", ip.replace('.', "-"));
         let free = address(&name, json!({"address": ip, "className": "static"}));
-        let (taken, said) = cluster.send(&["create"], &free);
-        assert!(taken, "{said}");
-        let (taken, said) = cluster.send(&["create"], &claim("web", json!({"className": "lan"})));
-        assert!(taken, "{said}");
-        wait_bound(cluster, TEAM, &["web"]);
+        cluster.create(&free);
+        cluster.create(&claim("web", json!({"className": "lan"})));
+        cluster.wait_bound(TEAM, &["web"]);
         // The garbage collector looks for new kinds every half minute.
         for object in [["ipaddrclaim", "web"], ["ipaddr", &name]] {
             let how = ["-n", TEAM, cascade, "--timeout=100s"];

@@ -22,15 +22,9 @@ const KINDS: [&str; 3] = ["ipaddrclass", "ipaddr", "ipaddrclaim"];
 const RANGE: &str = "range.drivers.local.sdn.cozystack.io";
 const GROUP: &str = "local.sdn.cozystack.io";
 
-fn wait_bound(cluster: &Cluster, names: &[&str]) {
-    let wait = ["wait", "--for=condition=Bound", "--timeout=60s", "-n", TEAM];
-    cluster.ctl(&[&wait[..], &["ipaddrclaim"], names].concat());
-}
-
 fn create(cluster: &Cluster, objects: &[Value]) {
     for object in objects {
-        let (taken, said) = cluster.send(&["create"], object);
-        assert!(taken, "{said}");
+        cluster.create(object);
     }
 }
 
@@ -110,7 +104,7 @@ fn objects_of_older_definitions_outlive_an_upgrade() {
         ],
     );
     let bound = ["web", "dual", "mail"];
-    wait_bound(&cluster, &bound);
+    cluster.wait_bound(TEAM, &bound);
     eventually("what cannot be bound says why", || {
         let claims = items(&cluster, "ipaddrclaim");
         let both = claims.iter().find(|c| c["metadata"]["name"] == "both");
@@ -134,7 +128,7 @@ fn objects_of_older_definitions_outlive_an_upgrade() {
     assert_eq!(kept(&cluster), before);
     // A claim that is bound now shows the core that the new fields are kept.
     create(&cluster, &[claim("new", json!({"className": "lan"}))]);
-    wait_bound(&cluster, &["new", "web", "dual", "mail"]);
+    cluster.wait_bound(TEAM, &["new", "web", "dual", "mail"]);
     // Every object can be written, also one that could not be made any more.
     for kind in KINDS {
         cluster.ctl(&["label", kind, "--all", "upgraded=yes", "-A"]);
@@ -203,7 +197,7 @@ fn ledger(cluster: &Cluster) {
             claim("waits", json!({"className": "stays", "family": "IPv6"})),
         ],
     );
-    wait_bound(cluster, &["dual", "stays", "left"]);
+    cluster.wait_bound(TEAM, &["dual", "stays", "left"]);
     cluster.ctl(&["delete", "ipaddrclaim", "left", "-n", TEAM]);
     // A backend uses an address elsewhere.
     let held = cluster.ctl(&[

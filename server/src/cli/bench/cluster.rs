@@ -65,24 +65,21 @@ impl Cluster {
         })
     }
 
-    /// Deletes the objects that were created here, in pages.
-    async fn delete_all(&self, kind: Kind) -> Result<(), CliError> {
-        let mut next = None;
+    /// Deletes what was created here and does not go already; how much there was.
+    async fn delete_all(&self, kind: Kind) -> Result<usize, CliError> {
+        let mut options = ListOptions {
+            namespace: (kind == Kind::IPAddressClaim).then(|| self.namespace.clone()),
+            limit: Some(PAGE),
+            ..ListOptions::default()
+        };
+        let mut found = 0;
         loop {
-            let options = ListOptions {
-                namespace: (kind == Kind::IPAddressClaim).then(|| self.namespace.clone()),
-                limit: Some(PAGE),
-                continue_token: next.take(),
-                ..ListOptions::default()
-            };
             let page = self.store.list(kind, &options).await?;
-            let ours = page
-                .items
-                .iter()
-                .filter(|o| self.is_ours(o))
-                .map(Object::key);
-            let ours: Vec<Key> = ours.collect();
-            futures::stream::iter(ours)
+            let ours = page.items.iter().filter(|o| self.is_ours(o));
+            found += ours.clone().count();
+            let going = ours.filter(|o| !o.metadata.is_deleting()).map(Object::key);
+            let going: Vec<Key> = going.collect();
+            futures::stream::iter(going)
                 .map(|key| async move {
                     match self.store.delete(&key, &Preconditions::default()).await {
                         Ok(_) | Err(StoreError::NotFound { .. }) => Ok(()),
@@ -92,9 +89,9 @@ impl Cluster {
                 .buffer_unordered(AT_ONCE)
                 .try_collect::<()>()
                 .await?;
-            next = page.continue_token;
-            if next.is_none() {
-                return Ok(());
+            options.continue_token = page.continue_token;
+            if options.continue_token.is_none() {
+                return Ok(found);
             }
         }
     }
@@ -115,29 +112,11 @@ impl Cluster {
     /// Deletes until there is nothing left: a claim goes when its address has gone.
     async fn clear(&self) -> Result<(), CliError> {
         for kind in [Kind::IPAddressClaim, Kind::IPAddress, Kind::IPAddressClass] {
-            self.delete_all(kind).await?;
-            while self.is_any_left(kind).await? {
+            while self.delete_all(kind).await? > 0 {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
         }
         Ok(())
-    }
-
-    async fn is_any_left(&self, kind: Kind) -> Result<bool, CliError> {
-        let mut options = ListOptions {
-            limit: Some(PAGE),
-            ..ListOptions::default()
-        };
-        loop {
-            let page = self.store.list(kind, &options).await?;
-            if page.items.iter().any(|o| self.is_ours(o)) {
-                return Ok(true);
-            }
-            if page.continue_token.is_none() {
-                return Ok(false);
-            }
-            options.continue_token = page.continue_token;
-        }
     }
 }
 
