@@ -8,7 +8,7 @@ use ipledger_tests::program::binary;
 use crate::binding::items;
 use crate::cases;
 use crate::cluster::{Cluster, TEAM};
-use crate::controllers;
+use crate::components::{Election, Name, Pod};
 use crate::installation::Installation;
 
 cases![Installed:
@@ -40,7 +40,7 @@ fn a_measurement_binds_in_five_writes_and_leaves_nothing_behind(cluster: &mut In
             assert_eq!(items(cluster, kind), [0; 0], "{kind}");
         }
     }
-    let _core = controllers::start(&cluster.kubeconfig(ADMIN), &["controller"]);
+    let _core = Pod::of(cluster, Name::Core, Election::Lease("15s")).start();
     let refused = bench(cluster, "static");
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cases;
-use crate::cluster::{Cluster, TEAM, claim, eventually};
+use crate::cluster::{Cluster, TEAM, claim, eventually, list};
 use crate::installation::Installation;
 
 cases![Installed:
@@ -143,7 +143,7 @@ fn many(name: &str, count: usize) -> Value {
             claim(&format!("{name}-{n}"), spec)
         })
         .collect();
-    json!({"apiVersion": "v1", "kind": "List", "items": claims})
+    list(&claims)
 }
 
 fn wait_all_bound(cluster: &Cluster) {

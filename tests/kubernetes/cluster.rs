@@ -179,6 +179,11 @@ fn object(kind: &str, metadata: Value, spec: Value) -> Value {
         "spec": spec})
 }
 
+/// Objects to be applied at once.
+pub(crate) fn list(items: &[Value]) -> Value {
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
 pub(crate) fn stored(value: Value) -> Object {
     Object::from_value(value).unwrap()
 }

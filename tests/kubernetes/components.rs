@@ -1,23 +1,17 @@
 //! The components of the chart at work: each is the real program as its pod would run it, under its
 //! own account, as the user of the pod, with the rendered arguments and environment. Rewritten is only
-//! what a pod has of its node: the address, and how the API server is found.
+//! the address at which it is asked, since all share that of this machine.
 
-use std::fs::File;
 use std::net::Ipv4Addr;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus};
 
 use ipledger_tests::http;
-use ipledger_tests::kubernetes::ADMIN;
-use ipledger_tests::program::{Server, binary, free_port};
-use rustix::process::getuid;
+use ipledger_tests::program::{Server, free_port};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::chart::{self, RELEASE, SYSTEM};
 use crate::cluster::Cluster;
+use crate::node::{self, Secrets, User};
 
 /// A component of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +54,16 @@ pub(crate) enum Election {
 /// What the chart says of the pods of a component.
 pub(crate) struct Pod {
     name: Name,
-    user: u32,
-    group: u32,
+    user: User,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     /// The address and port in the pod on which it is asked.
     port: u64,
     probes: Vec<String>,
     token: String,
+    /// How it knows the API server.
+    authority: String,
+    server: u16,
 }
 
 impl Pod {
@@ -102,8 +98,10 @@ impl Pod {
         let token = cluster.ctl(&["create", "token", account, "-n", SYSTEM]);
         let pod = Pod {
             name,
-            user: number("runAsUser").unwrap(),
-            group: number("runAsGroup").unwrap(),
+            user: User {
+                id: number("runAsUser").unwrap(),
+                group: number("runAsGroup").unwrap(),
+            },
             arguments: texts(&container["args"]),
             environment: container["env"]
                 .as_array()
@@ -114,11 +112,22 @@ impl Pod {
             port: port["containerPort"].as_u64().unwrap(),
             probes: vec![probe("livenessProbe"), probe("readinessProbe")],
             token: token.trim().to_owned(),
+            authority: cluster.authority().to_owned(),
+            server: cluster.port(),
         };
         assert_eq!(spec["securityContext"]["runAsNonRoot"], json!(true));
+        // This is what `node` makes of it.
+        let confined = json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]}});
+        assert_eq!(container["securityContext"], confined);
         let elects = pod.arguments.iter().any(|a| a.starts_with("--lease="));
         assert_eq!(elects, election != Election::None, "{:?}", pod.arguments);
         pod
+    }
+
+    /// The same where the API server is found at another port of this machine.
+    pub(crate) fn with_server_at(self, server: u16) -> Pod {
+        Pod { server, ..self }
     }
 
     /// Where a process of it will be asked.
@@ -132,30 +141,31 @@ impl Pod {
     }
 
     /// Starts a process of it and waits until it is ready.
-    pub(crate) fn start(&self, cluster: &Cluster) -> Component {
-        self.start_at(cluster, Pod::free_address())
+    pub(crate) fn start(&self) -> Component {
+        self.start_at(Pod::free_address())
     }
 
-    pub(crate) fn start_at(&self, cluster: &Cluster, at: (Ipv4Addr, u16)) -> Component {
-        let (host, port) = at;
-        let home = tempfile::tempdir().unwrap();
-        let [kubeconfig, authority] = ["kubeconfig", "ca.pem"].map(|f| home.path().join(f));
-        let admin = std::fs::read_to_string(cluster.kubeconfig(ADMIN)).unwrap();
-        let own = admin
-            .replace(&format!("{ADMIN}-token"), &self.token)
-            .replace(
-                &cluster.kubeconfig("ca.pem").display().to_string(),
-                &authority.display().to_string(),
-            );
-        std::fs::write(&kubeconfig, own).unwrap();
-        std::fs::write(&authority, cluster.authority()).unwrap();
+    pub(crate) fn start_at(&self, at: (Ipv4Addr, u16)) -> Component {
+        let (command, secrets) = self.command(at);
+        Component {
+            server: Server::launch(command, at.1),
+            probes: self.probes.clone(),
+            _secrets: secrets,
+        }
+    }
 
-        // The user of the pod need not reach the folder of the program.
-        let program = File::open(binary()).unwrap();
-        let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
-        command.arg0("ipledger").current_dir("/").env_clear();
-        command.envs(self.environment.iter().cloned());
-        command.env("HOSTNAME", format!("{}-{port}", self.name.account()));
+    /// What its container runs, and the files that it needs as long as it does.
+    pub(crate) fn command(&self, (host, port): (Ipv4Addr, u16)) -> (Command, Secrets) {
+        let secrets = Secrets::of(SYSTEM, &self.token, &self.authority, self.user);
+        let mut environment = self.environment.clone();
+        for (name, value) in [
+            ("HOSTNAME", format!("{}-{port}", self.name.account())),
+            ("KUBERNETES_SERVICE_HOST", Ipv4Addr::LOCALHOST.to_string()),
+            ("KUBERNETES_SERVICE_PORT", self.server.to_string()),
+        ] {
+            environment.push((name.to_owned(), value));
+        }
+        let mut command = node::container(self.user, &secrets, &environment);
         let inside = format!("--listen=[::]:{}", self.port);
         let mut rewritten = 0;
         for argument in &self.arguments {
@@ -167,18 +177,7 @@ impl Pod {
             }
         }
         assert_eq!(rewritten, 1, "{inside}: {:?}", self.arguments);
-        command.arg("--kubeconfig").arg(&kubeconfig);
-        if getuid().is_root() {
-            for path in [home.path(), &kubeconfig, &authority] {
-                chown(path, Some(self.user), Some(self.group)).unwrap();
-            }
-            command.uid(self.user).gid(self.group);
-        }
-        Component {
-            server: Server::launch(command, port),
-            probes: self.probes.clone(),
-            _home: home,
-        }
+        (command, secrets)
     }
 }
 
@@ -186,18 +185,21 @@ impl Pod {
 pub(crate) struct Component {
     server: Server,
     probes: Vec<String>,
-    _home: TempDir,
+    _secrets: Secrets,
 }
 
 impl Component {
     /// Whether it works, and not only stands by.
     pub(crate) fn leads(&self) -> bool {
-        leads(&self.server)
+        match self.metric("ipledger_leader ").as_deref() {
+            Some("1") => true,
+            Some("0") => false,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        let asked = self.server.ask("GET", &self.probes[1], None);
-        asked.is_ok_and(|(code, _)| code == 200)
+        self.ask(&self.probes[1]).0 == 200
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -206,6 +208,18 @@ impl Component {
 
     pub(crate) fn printed(&self) -> String {
         self.server.printed()
+    }
+
+    /// The value of a metric whose line begins like this.
+    pub(crate) fn metric(&self, begins: &str) -> Option<String> {
+        let text = http::text(self.server.address(), "/metrics").unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(begins));
+        line.map(|value| value.trim().to_owned())
+    }
+
+    /// Asks it, as the kubelet or anybody else in the cluster.
+    pub(crate) fn ask(&self, path: &str) -> (u16, Value) {
+        self.server.ask("GET", path, None).unwrap()
     }
 
     pub(crate) fn kill(self) {
@@ -219,7 +233,7 @@ impl Component {
     /// Asks what the kubelet asks: its life and its readiness.
     pub(crate) fn assert_probed(&self) {
         for path in &self.probes {
-            let (code, said) = self.server.ask("GET", path, None).unwrap();
+            let (code, said) = self.ask(path);
             assert_eq!(code, 200, "{path}: {said}");
         }
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
@@ -233,22 +247,5 @@ impl Component {
         );
         // Nothing is left of what root may do.
         assert_eq!(line("CapEff:").trim_start_matches('0'), "", "{status}");
-    }
-}
-
-pub(crate) fn leads(server: &Server) -> bool {
-    let text = http::text(server.address(), "/metrics").unwrap();
-    let lines: Vec<&str> = text.lines().collect();
-    assert!(
-        text.contains("# TYPE ipledger_store_requests_total"),
-        "{text}"
-    );
-    match lines
-        .iter()
-        .find_map(|l| l.strip_prefix("ipledger_leader "))
-    {
-        Some("1") => true,
-        Some("0") => false,
-        other => panic!("{other:?}: {text}"),
     }
 }

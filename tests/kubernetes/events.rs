@@ -1,5 +1,7 @@
 //! What a tenant is told about a claim: Events of the API, written with the role of the chart.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::binding::items;
@@ -11,10 +13,13 @@ cases![Installed:
     a_claim_that_cannot_be_bound_has_an_event_that_says_why_and_one_when_it_is_bound,
 ];
 
-/// Type and reason of the events about a claim.
-fn told(cluster: &Cluster, about: &str) -> Vec<(String, String)> {
+/// Type and reason of the events about a claim, whoever tells of them.
+fn told(cluster: &Cluster, about: &str) -> BTreeSet<(String, String)> {
+    let claims = items(cluster, "ipaddrclaim");
+    let claim = claims.iter().find(|c| c["metadata"]["name"] == about);
+    let uid = &claim.expect("it was created")["metadata"]["uid"];
     let events = items(cluster, "events.events.k8s.io");
-    let of_claim = events.iter().filter(|e| e["regarding"]["name"] == about);
+    let of_claim = events.iter().filter(|e| e["regarding"]["uid"] == *uid);
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     of_claim
         .map(|e| (text(&e["type"]), text(&e["reason"])))
@@ -34,7 +39,7 @@ fn a_claim_that_cannot_be_bound_has_an_event_that_says_why_and_one_when_it_is_bo
     ));
     let warned = ("Warning".to_owned(), "AddressNotFound".to_owned());
     eventually("the claim is warned about", || {
-        told(cluster, "web") == [warned.clone()]
+        told(cluster, "web") == BTreeSet::from([warned.clone()])
     });
     cluster.create(&address(
         "ip-198-18-0-1",
@@ -61,5 +66,5 @@ fn a_claim_that_cannot_be_bound_has_an_event_that_says_why_and_one_when_it_is_bo
         json!({"className": "static", "addressName": "ip-198-18-0-2"}),
     ));
     cluster.wait_bound(TEAM, &["calm"]);
-    assert_eq!(told(cluster, "calm"), []);
+    assert_eq!(told(cluster, "calm"), BTreeSet::new());
 }

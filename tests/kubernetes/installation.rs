@@ -5,8 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use ipledger_tests::kubernetes::ADMIN;
-use ipledger_tests::program::binary;
+use ipledger_tests::kubernetes::{ADMIN, Answer};
+use ipledger_tests::program::{binary, signal};
+use ipledger_tests::relay::Relay;
 
 use serde_json::json;
 
@@ -28,6 +29,11 @@ pub(crate) enum Replicas {
 pub(crate) struct Installation {
     cluster: Cluster,
     components: Vec<Component>,
+    replicas: Replicas,
+    /// The network between them and the API server, where a case makes it fail.
+    relay: Option<Relay>,
+    /// How long the audit log was when they started.
+    audited: usize,
 }
 
 impl Deref for Installation {
@@ -68,6 +74,9 @@ impl Installation {
         Installation {
             cluster,
             components: Vec::new(),
+            replicas: Replicas::None,
+            relay: None,
+            audited: 0,
         }
     }
 
@@ -78,15 +87,44 @@ impl Installation {
             Replicas::TwoWithoutElection => (2, Election::None),
             Replicas::None => return,
         };
+        self.replicas = replicas;
+        self.audited = self.audit().len();
+        let server = self.relay.as_ref().map_or(self.port(), Relay::port);
         for name in [Name::Core, Name::Range] {
-            let pod = Pod::of(&self.cluster, name, election);
+            let pod = Pod::of(&self.cluster, name, election).with_server_at(server);
             for _ in 0..each {
-                self.components.push(pod.start(&self.cluster));
+                self.components.push(pod.start());
             }
         }
         eventually("the components work", || {
             self.components.iter().all(Component::leads)
         });
+    }
+
+    /// Lets the components reach the API server through a relay only, until they stop.
+    pub(crate) fn put_a_relay_between(&mut self) {
+        self.stop();
+        self.relay = Some(Relay::start(self.port()));
+        self.start(self.replicas);
+    }
+
+    /// Cuts all connections of the components. How many there were.
+    pub(crate) fn cut(&self) -> usize {
+        self.relay.as_ref().expect("a relay is between").cut()
+    }
+
+    pub(crate) fn components(&self) -> &[Component] {
+        &self.components
+    }
+
+    /// Sends a signal to every component.
+    pub(crate) fn signal(&self, name: &str) {
+        self.components.iter().for_each(|c| signal(c.pid(), name));
+    }
+
+    /// What the server has answered since the components started.
+    pub(crate) fn audit_of_components(&self) -> Vec<Answer> {
+        self.audit().split_off(self.audited)
     }
 
     /// How many processes of each component work.
@@ -101,6 +139,7 @@ impl Installation {
             let said = component.printed();
             assert!(component.stop().success(), "{said}");
         }
+        self.relay = None;
         self.cluster.assert_nothing_was_denied();
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::binding::{apply_quickstart, assert_nothing_is_held_twice, at_rest, items, versions};
 use crate::cases;
 use crate::chart::SYSTEM;
-use crate::cluster::{TEAM, claim, eventually};
+use crate::cluster::{TEAM, claim, eventually, list};
 use crate::components::{Component, Election, Name, Pod};
 use crate::installation::Installation;
 
@@ -22,7 +22,7 @@ const LEASE: Election = Election::Lease("3s");
 /// Two cores of which one leads: that one, and the other.
 fn two_cores(cluster: &Installation) -> (Pod, Component, Component) {
     let pod = Pod::of(cluster, Name::Core, LEASE);
-    let (first, second) = (pod.start(cluster), pod.start(cluster));
+    let (first, second) = (pod.start(), pod.start());
     eventually("one of them leads", || first.leads() != second.leads());
     if first.leads() {
         (pod, first, second)
@@ -37,7 +37,7 @@ fn holder(cluster: &Installation) -> String {
 }
 
 fn one_leads_and_is_followed_by_the_other_when_it_is_killed_or_stops(cluster: &mut Installation) {
-    let _driver = Pod::of(cluster, Name::Range, LEASE).start(cluster);
+    let _driver = Pod::of(cluster, Name::Range, LEASE).start();
     let (pod, leader, other) = two_cores(cluster);
     for core in [&leader, &other] {
         core.assert_probed();
@@ -51,7 +51,7 @@ fn one_leads_and_is_followed_by_the_other_when_it_is_killed_or_stops(cluster: &m
     cluster.wait_bound(TEAM, &["after"]);
     assert!(other.leads());
 
-    let third = pod.start(cluster);
+    let third = pod.start();
     assert!(other.leads() && !third.leads(), "two lead");
     let before = holder(cluster);
     assert!(other.stop().success());
@@ -71,13 +71,13 @@ fn one_leads_and_is_followed_by_the_other_when_it_is_killed_or_stops(cluster: &m
 }
 
 fn one_that_hangs_is_followed_and_does_no_harm_when_it_goes_on(cluster: &mut Installation) {
-    let _driver = Pod::of(cluster, Name::Range, LEASE).start(cluster);
+    let _driver = Pod::of(cluster, Name::Range, LEASE).start();
     let (_, leader, other) = two_cores(cluster);
     apply_quickstart(cluster);
     let claims: Vec<Value> = (0..60)
         .map(|n| claim(&format!("c-{n}"), json!({"family": "Dual"})))
         .collect();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": claims}).to_string();
+    let list = list(&claims).to_string();
     let bound = || {
         let claims = items(cluster, "ipaddrclaim").into_iter();
         let (bound, waiting): (Vec<_>, Vec<_>) = claims

@@ -17,7 +17,9 @@ mod golden;
 mod installation;
 mod kubectl;
 mod leases;
+mod node;
 mod outage;
+mod probes;
 mod rights;
 mod roles;
 mod rules;
@@ -43,8 +45,8 @@ type Work = Pin<Box<dyn Future<Output = ()>>>;
 type Alone = (&'static str, fn(Cluster) -> Work);
 /// A case in words, and what it does on a cluster that others use too.
 type Shared = (&'static str, fn(Arc<Cluster>) -> Work);
-/// A case in words, and what it does with a cluster that it starts itself.
-type Own = (&'static str, fn());
+/// A case in words, and what it does with a cluster that it starts itself, and so many of each component.
+type Own = (&'static str, fn(Replicas));
 /// A case in words, and what it does with the chart on a cluster that it leaves as it found it.
 type Installed = (&'static str, fn(&mut Installation));
 
@@ -95,18 +97,37 @@ fn main() {
     });
     let spare = Arc::new(Spare::default());
     // What comes of it is the same whether one of each works, or two of each without an election.
-    let same = [binding::cases(), kubectl::cases(), tenants::cases()].concat();
-    let two = Replicas::TwoWithoutElection;
-    let none = Replicas::None;
-    let installed = [
-        ("", none, [bench::cases(), leases::cases()].concat()),
-        ("", Replicas::One, accounts::cases()),
-        ("", Replicas::One, events::cases()),
-        ("", Replicas::One, rights::cases()),
-        ("with_one_of_each::", Replicas::One, same.clone()),
-        ("with_two_without_election::", two, same),
+    let same = [
+        accounts::cases(),
+        binding::cases(),
+        events::cases(),
+        kubectl::cases(),
+        storm::cases(),
+        tenants::cases(),
+        third_party::cases(),
     ];
-    let installed = installed.into_iter().flat_map(|(group, replicas, cases)| {
+    let same = same.concat();
+    let groups = [
+        ("with_one_of_each::", Replicas::One),
+        ("with_two_without_election::", Replicas::TwoWithoutElection),
+    ];
+    let own = groups.into_iter().flat_map(|(group, replicas)| {
+        upgrade::cases().into_iter().map(move |(name, run)| {
+            let work = move || Box::pin(async move { run(replicas) }) as Work;
+            trial(&format!("{group}{name}"), work)
+        })
+    });
+    // What these need they start themselves.
+    let themselves = [
+        bench::cases(),
+        controllers::cases(),
+        leases::cases(),
+        rights::cases(),
+    ];
+    let themselves = ("", Replicas::None, themselves.concat());
+    let installed = groups.map(|(group, replicas)| (group, replicas, same.clone()));
+    let installed = installed.into_iter().chain([themselves]);
+    let installed = installed.flat_map(|(group, replicas, cases)| {
         let spare = spare.clone();
         cases.into_iter().map(move |(name, run)| {
             let (spare, name) = (spare.clone(), format!("{group}{name}"));
@@ -115,19 +136,10 @@ fn main() {
             })
         })
     });
-    let alone = [
-        outage::cases(),
-        storm::cases(),
-        controllers::cases(),
-        roles::cases(),
-        third_party::cases(),
-    ]
-    .concat();
+    let alone = [outage::cases(), probes::cases(), roles::cases()].concat();
     let alone = alone
         .into_iter()
         .map(|(name, run)| trial(name, move || run(Cluster::start())));
-    let own = upgrade::cases().into_iter();
-    let own = own.map(|(name, run)| trial(name, move || Box::pin(async move { run() })));
     let trials = alone
         .chain(own)
         .chain(installed)

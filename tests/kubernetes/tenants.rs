@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::binding::items;
 use crate::cases;
-use crate::cluster::{TEAM, address, claim, class, eventually};
+use crate::cluster::{TEAM, address, claim, class, eventually, list};
 use crate::installation::Installation;
 
 cases![Installed:
@@ -33,13 +33,12 @@ fn tenant(cluster: &Installation, namespace: &str, class: &str) {
             "metadata": {"name": name, "namespace": namespace}, "subjects": user,
             "roleRef": {"apiGroup": group, "kind": kind, "name": name}})
     };
-    let all = json!([
+    let all = [
         use_it,
         binding("use", "Role"),
-        binding("edit", "ClusterRole")
-    ]);
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": all});
-    cluster.apply(&list.to_string());
+        binding("edit", "ClusterRole"),
+    ];
+    cluster.apply(&list(&all).to_string());
     eventually("the tenant may create claims", || {
         let may = ["auth", "can-i", "create", "ipaddrclaim", "-n", namespace];
         let mut ask = cluster.kubectl(&may);
@@ -118,7 +117,7 @@ fn a_namespace_with_bound_claims_is_deleted_and_its_addresses_reclaimed(
     range(cluster, "stays", "Retain", &["198.51.100.0/28"]);
     cluster.ctl(&["create", "namespace", namespace]);
     let dual = json!({"className": "goes", "family": "Dual"});
-    let claims = json!([
+    let claims = [
         claim_in(namespace, "goes", json!({"className": "goes"})),
         claim_in(namespace, "dual", dual.clone()),
         claim_in(namespace, "stays", json!({"className": "stays"})),
@@ -126,12 +125,11 @@ fn a_namespace_with_bound_claims_is_deleted_and_its_addresses_reclaimed(
         claim_in(
             namespace,
             "waits",
-            json!({"className": "stays", "family": "IPv6"})
+            json!({"className": "stays", "family": "IPv6"}),
         ),
         claim("other", dual),
-    ]);
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": claims});
-    cluster.apply(&list.to_string());
+    ];
+    cluster.apply(&list(&claims).to_string());
     cluster.wait_bound(namespace, &["goes", "dual", "stays"]);
     cluster.wait_bound(TEAM, &["other"]);
     let addresses = || -> Vec<Value> {

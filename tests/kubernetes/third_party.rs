@@ -10,13 +10,15 @@ use serde_json::{Value, json};
 
 mod site;
 
-use site::{Site, drop_rules_of_addresses, nothing_changed_hands};
+use site::{Site, nothing_changed_hands, without_rules_of_addresses};
 
 use crate::binding::items;
 use crate::cases;
-use crate::cluster::{Cluster, TEAM, address, claim, eventually};
+use crate::cluster::{TEAM, address, claim, eventually, list};
+use crate::components::Component;
+use crate::installation::Installation;
 
-cases![Alone:
+cases![Installed:
     a_claim_goes_from_stamp_to_workload_to_tear_down,
     what_the_backend_says_of_an_address_is_shown_and_passes,
     a_driver_that_replaces_what_is_lost_or_deleted_changes_no_address_and_does_not_loop,
@@ -27,8 +29,8 @@ cases![Alone:
 /// How long nobody may write anything before it counts as rest.
 const REST: Duration = Duration::from_secs(3);
 
-async fn a_claim_goes_from_stamp_to_workload_to_tear_down(cluster: Cluster) {
-    let site = Site::start(cluster);
+fn a_claim_goes_from_stamp_to_workload_to_tear_down(cluster: &mut Installation) {
+    let site = Site::prepare(cluster);
     let driver = site.driver(&[]);
     let default = "ipaddressclass.local.sdn.cozystack.io/is-default-class=true";
     site.cluster
@@ -80,7 +82,7 @@ async fn a_claim_goes_from_stamp_to_workload_to_tear_down(cluster: Cluster) {
     let delete = ["delete", "--all", "--timeout=60s", "-n", TEAM];
     site.cluster.ctl(&[&delete[..], &["ipaddrclaim"]].concat());
     eventually("only what is to stay is left", || {
-        let left = items(&site.cluster, "ipaddr");
+        let left = items(site.cluster, "ipaddr");
         left.len() == 1 && left[0]["status"]["phase"] == "Released"
     });
     // An administrator lets somebody else have it, without the driver, and gives it up in the end.
@@ -96,12 +98,11 @@ async fn a_claim_goes_from_stamp_to_workload_to_tear_down(cluster: Cluster) {
     site.cluster
         .ctl(&["delete", "ipaddr", &kept, "--timeout=60s"]);
     assert!(site.in_backend("reserved").is_empty());
-    site.nothing_was_refused();
     assert!(driver.stop().success());
 }
 
-async fn what_the_backend_says_of_an_address_is_shown_and_passes(cluster: Cluster) {
-    let site = Site::start(cluster);
+fn what_the_backend_says_of_an_address_is_shown_and_passes(cluster: &mut Installation) {
+    let site = Site::prepare(cluster);
     let _driver = site.driver(&[]);
     let history = (site.follow("ipaddressclaims"), site.follow("ipaddresses"));
     site.cluster
@@ -119,7 +120,7 @@ async fn what_the_backend_says_of_an_address_is_shown_and_passes(cluster: Cluste
     site.wait_phase(&object, "Bound");
 
     let reserved = site.backend("reserved", &ip);
-    let aside = site.cluster.kubeconfig("aside");
+    let aside = site.file("aside");
     std::fs::rename(&reserved, &aside).unwrap();
     site.wait_phase(&object, "Lost");
     site.wait("Bound=False", &["web"]);
@@ -127,7 +128,7 @@ async fn what_the_backend_says_of_an_address_is_shown_and_passes(cluster: Cluste
     let lost = site.get("ipaddrclaim", "web");
     assert_eq!(lost["status"]["phase"], "Lost", "{lost}");
     assert_eq!(lost["status"]["lostAddresses"][0]["name"], object);
-    assert_eq!(items(&site.cluster, "ipaddr").len(), 1);
+    assert_eq!(items(site.cluster, "ipaddr").len(), 1);
     std::fs::rename(&aside, &reserved).unwrap();
     site.wait("Bound", &["web"]);
     assert_eq!(site.reported("web"), reported);
@@ -145,13 +146,13 @@ async fn what_the_backend_says_of_an_address_is_shown_and_passes(cluster: Cluste
     std::fs::remove_file(&used).unwrap();
     site.wait_phase(&object, "Released");
     nothing_changed_hands(&history.0, &history.1);
-    site.nothing_was_refused();
+    site.delete_all();
 }
 
-async fn a_driver_that_replaces_what_is_lost_or_deleted_changes_no_address_and_does_not_loop(
-    cluster: Cluster,
+fn a_driver_that_replaces_what_is_lost_or_deleted_changes_no_address_and_does_not_loop(
+    cluster: &mut Installation,
 ) {
-    let site = Site::start(cluster);
+    let site = Site::prepare(cluster);
     let history = (site.follow("ipaddressclaims"), site.follow("ipaddresses"));
     let mut lost = Vec::new();
     let mut dying = Vec::new();
@@ -178,7 +179,7 @@ async fn a_driver_that_replaces_what_is_lost_or_deleted_changes_no_address_and_d
         });
         dying.push((dies.to_owned(), reported));
         let reported = site.reported(is_lost);
-        let aside = site.cluster.kubeconfig(&format!("aside-{of}"));
+        let aside = site.file(&format!("aside-{of}"));
         let reserved = site.backend("reserved", &reported[0].1);
         std::fs::rename(&reserved, &aside).unwrap();
         site.wait("Bound=False", &[is_lost]);
@@ -215,11 +216,12 @@ async fn a_driver_that_replaces_what_is_lost_or_deleted_changes_no_address_and_d
     every_address_is_accounted_for(&site);
     nothing_changed_hands(&history.0, &history.1);
     site.delete_all();
-    site.nothing_was_refused();
 }
 
-async fn drivers_that_are_killed_or_work_twice_leave_one_address_for_each_claim(cluster: Cluster) {
-    let site = Site::start(cluster);
+fn drivers_that_are_killed_or_work_twice_leave_one_address_for_each_claim(
+    cluster: &mut Installation,
+) {
+    let site = Site::prepare(cluster);
     let history = (site.follow("ipaddressclaims"), site.follow("ipaddresses"));
     let seed = u64::from(std::process::id());
     eprintln!("seed {seed}");
@@ -252,11 +254,12 @@ async fn drivers_that_are_killed_or_work_twice_leave_one_address_for_each_claim(
     wait_for("it has begun", || site.in_backend("reserved").len() >= goal);
     site.delete_all();
     nothing_changed_hands(&history.0, &history.1);
-    site.nothing_was_refused();
 }
 
-async fn names_and_forms_of_its_own_are_refused_or_held_and_never_bound_twice(cluster: Cluster) {
-    let site = Site::start(cluster);
+fn names_and_forms_of_its_own_are_refused_or_held_and_never_bound_twice(
+    cluster: &mut Installation,
+) {
+    let site = Site::prepare(cluster);
     let rude = site.driver(&["--rude"]);
     let six = json!({"className": "goes", "family": "IPv6"});
     site.cluster.create(&claim("six", six.clone()));
@@ -268,7 +271,7 @@ async fn names_and_forms_of_its_own_are_refused_or_held_and_never_bound_twice(cl
     ] {
         eventually(said, || rude.printed().contains(said));
     }
-    assert!(items(&site.cluster, "ipaddr").is_empty());
+    assert!(items(site.cluster, "ipaddr").is_empty());
     for name in ["six", "four"] {
         let waits = site.get("ipaddrclaim", name);
         assert_eq!(waits["status"]["phase"], "Pending", "{waits}");
@@ -276,9 +279,12 @@ async fn names_and_forms_of_its_own_are_refused_or_held_and_never_bound_twice(cl
     }
 
     // Where the definitions have no rules, such objects are stored.
-    drop_rules_of_addresses(&site.cluster);
+    without_rules_of_addresses(site.cluster, || only_the_right_name_is_bound(&site));
+}
+
+fn only_the_right_name_is_bound(site: &Site) {
     eventually("they are stored", || {
-        items(&site.cluster, "ipaddr").len() == 2
+        items(site.cluster, "ipaddr").len() == 2
     });
     // One with another spelling has the name of its address, and is the one object of it.
     site.wait("Bound", &["six"]);
@@ -288,7 +294,7 @@ async fn names_and_forms_of_its_own_are_refused_or_held_and_never_bound_twice(cl
     );
     // One with another name has not: it is kept for its claim, and bound to nobody.
     site.wait_until_nothing_is_written(REST);
-    let all = items(&site.cluster, "ipaddr");
+    let all = items(site.cluster, "ipaddr");
     let own = all.iter().find(|a| a["spec"]["address"] == "192.0.2.0");
     let own = own.expect("the one with a name of its own");
     assert_eq!(own["status"]["phase"], "Pending", "{own}");
@@ -305,13 +311,12 @@ async fn names_and_forms_of_its_own_are_refused_or_held_and_never_bound_twice(cl
     assert_eq!(site.reported("four"), [right]);
     site.wait_until_nothing_is_written(REST);
     let mut bound = BTreeMap::new();
-    for a in items(&site.cluster, "ipaddr") {
+    for a in items(site.cluster, "ipaddr") {
         let ip: std::net::IpAddr = a["spec"]["address"].as_str().unwrap().parse().unwrap();
         *bound.entry(ip).or_insert(0) += i32::from(a["status"]["phase"] == "Bound");
     }
     assert!(bound.values().all(|n| *n == 1), "{bound:?}");
     site.delete_all();
-    site.nothing_was_refused();
 }
 
 const FREE: &str = "ip-192-0-2-120";
@@ -338,14 +343,13 @@ fn apply_claims(site: &Site, name: &str, many: usize) {
             claim(&format!("{name}-{n}"), spec)
         })
         .collect();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": claims});
-    site.cluster.apply(&list.to_string());
+    site.cluster.apply(&list(&claims).to_string());
 }
 
 /// The addresses that were provided for a claim in addition to its own.
 fn parked_for(site: &Site, claim: &str) -> Vec<Value> {
     let uid = site.get("ipaddrclaim", claim)["metadata"]["uid"].clone();
-    let mut all = items(&site.cluster, "ipaddr");
+    let mut all = items(site.cluster, "ipaddr");
     let parked = "local.sdn.cozystack.io/parked-for";
     all.retain(|a| a["metadata"]["annotations"][parked] == uid);
     all
@@ -353,7 +357,7 @@ fn parked_for(site: &Site, claim: &str) -> Vec<Value> {
 
 /// The version of each address and claim.
 fn versions(site: &Site) -> BTreeSet<String> {
-    let all = ["ipaddr", "ipaddrclaim"].map(|kind| items(&site.cluster, kind));
+    let all = ["ipaddr", "ipaddrclaim"].map(|kind| items(site.cluster, kind));
     let all = all.into_iter().flatten();
     all.map(|o| o["metadata"]["resourceVersion"].to_string())
         .collect()
@@ -363,7 +367,7 @@ fn versions(site: &Site) -> BTreeSet<String> {
 /// reservation of the backend is recorded in the ledger.
 fn every_address_is_accounted_for(site: &Site) {
     let mut reported = BTreeMap::new();
-    for claim in items(&site.cluster, "ipaddrclaim") {
+    for claim in items(site.cluster, "ipaddrclaim") {
         let entries = claim["status"]["addresses"].as_array().unwrap().clone();
         let dual = claim["spec"]["family"] == "Dual";
         assert_eq!(entries.len(), if dual { 2 } else { 1 }, "{claim}");
@@ -373,9 +377,15 @@ fn every_address_is_accounted_for(site: &Site) {
             assert_eq!(twice, None, "{entry} is reported twice");
         }
     }
-    let said = site.core.printed();
+    let said: Vec<String> = site
+        .cluster
+        .components()
+        .iter()
+        .map(Component::printed)
+        .collect();
+    let said = said.concat();
     let mut recorded = BTreeSet::new();
-    for address in items(&site.cluster, "ipaddr") {
+    for address in items(site.cluster, "ipaddr") {
         let (metadata, holder) = (&address["metadata"], &address["spec"]["claimRef"]["uid"]);
         recorded.insert(address["spec"]["address"].as_str().unwrap().to_owned());
         if reported.remove(&metadata["name"].to_string()).as_ref() == Some(holder) {

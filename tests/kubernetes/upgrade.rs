@@ -67,7 +67,7 @@ fn kept(cluster: &Cluster) -> Vec<Value> {
     kept.collect()
 }
 
-fn objects_of_older_definitions_outlive_an_upgrade() {
+fn objects_of_older_definitions_outlive_an_upgrade(replicas: Replicas) {
     let mut cluster = Cluster::bare();
     let folder = tempfile::tempdir().unwrap();
     older_chart(folder.path());
@@ -75,7 +75,7 @@ fn objects_of_older_definitions_outlive_an_upgrade() {
     cluster.wait_until_served();
     cluster.start_manager();
     let mut cluster = Installation::of(cluster);
-    cluster.start(Replicas::One);
+    cluster.start(replicas);
     let ranges = json!({"addresses": ["192.0.2.0/28", "2001:db8::/64"]});
     create(
         &cluster,
@@ -124,7 +124,7 @@ fn objects_of_older_definitions_outlive_an_upgrade() {
     let definition = format!("crd/ipaddressclaims.{GROUP}");
     let served = cluster.ctl(&["get", &definition, "-o", "json"]);
     assert!(served.contains("addressText"), "{served}");
-    cluster.start(Replicas::One);
+    cluster.start(replicas);
     assert_eq!(kept(&cluster), before);
     // A claim that is bound now shows the core that the new fields are kept.
     create(&cluster, &[claim("new", json!({"className": "lan"}))]);
@@ -218,9 +218,9 @@ fn ledger(cluster: &Cluster) {
     cluster.ctl(&[&["patch", "ipaddr", &held][..], &conflict].concat());
 }
 
-fn the_order_of_an_uninstallation_leaves_nothing_stuck() {
+fn the_order_of_an_uninstallation_leaves_nothing_stuck(replicas: Replicas) {
     let mut cluster = Installation::new();
-    cluster.start(Replicas::One);
+    cluster.start(replicas);
     ledger(&cluster);
     let held = cluster.check();
     assert_eq!(held.status.code(), Some(10), "{held:?}");
@@ -243,7 +243,7 @@ fn the_order_of_an_uninstallation_leaves_nothing_stuck() {
     assert_eq!(cluster.check().status.code(), Some(10));
     // ... until the chart is there again.
     chart::release(&cluster, "install", Path::new(CHART), &[]);
-    cluster.start(Replicas::One);
+    cluster.start(replicas);
     delete_all(&cluster);
     let free = cluster.check();
     assert_eq!(free.status.code(), Some(0), "{free:?}");

@@ -1,5 +1,5 @@
-//! A cluster with the chart's core and the driver of somebody else (tests/e2e/driver), each under
-//! an account of its own that has its role of the chart.
+//! A cluster with the components of the chart and the driver of somebody else (tests/e2e/driver), which
+//! has an account of its own with the chart's role for drivers.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,11 +10,12 @@ use std::time::Duration;
 use ipledger_tests::program::{Server, free_port};
 use ipledger_tests::tools;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::binding::items;
 use crate::chart::{self, RELEASE, SYSTEM};
-use crate::cluster::{Cluster, TEAM, address, class, eventually};
-use crate::components::{Component, Election, Name, Pod};
+use crate::cluster::{Cluster, TEAM, address, class, eventually, list};
+use crate::installation::Installation;
 
 /// The name of the driver, as its classes give it.
 const DRIVER: &str = "third-party.example.com";
@@ -22,41 +23,33 @@ const DRIVER: &str = "third-party.example.com";
 const ACCOUNT: &str = "acme-driver";
 const GROUP: &str = "/apis/local.sdn.cozystack.io/v1alpha1";
 
-pub(super) struct Site {
-    pub(super) core: Component,
+pub(super) struct Site<'a> {
+    pub(super) cluster: &'a Installation,
     kubeconfig: PathBuf,
-    /// Answers 403 of the API server before core and driver began.
-    refused: u64,
-    pub(super) cluster: Cluster,
+    /// The driver's backend, and what else this test keeps in files.
+    pub(super) folder: TempDir,
 }
 
-impl Site {
-    /// The core works and the policies are in force; no driver runs.
-    pub(super) fn start(cluster: Cluster) -> Site {
-        chart::install_with(&cluster, &["crds.install=false"]);
-        cluster.ctl(&["create", "serviceaccount", ACCOUNT, "-n", SYSTEM]);
-        let own = ["--verb=get,list,watch", "--resource=services"];
-        cluster.ctl(&[&["create", "clusterrole", ACCOUNT][..], &own].concat());
-        let role = format!("{SYSTEM}:{RELEASE}:driver");
-        for (binding, role) in [("acme-ledger", role.as_str()), ("acme-own", ACCOUNT)] {
-            let role = format!("--clusterrole={role}");
-            let subject = format!("--serviceaccount={SYSTEM}:{ACCOUNT}");
-            cluster.ctl(&["create", "clusterrolebinding", binding, &role, &subject]);
-        }
-        let kubeconfig = chart::account(&cluster, ACCOUNT);
-        let core = Pod::of(&cluster, Name::Core, Election::Lease("15s")).start(&cluster);
-        eventually("the policies are in force", || !may_forge(&cluster));
+impl Site<'_> {
+    /// The policies are in force, for this account too; no driver runs.
+    pub(super) fn prepare(cluster: &Installation) -> Site<'_> {
+        cluster.apply(&list(&account()).to_string());
+        let kubeconfig = chart::account(cluster, ACCOUNT);
+        eventually("the driver may work", || {
+            let may = ["auth", "can-i", "create", "ipaddr", "--as"];
+            let user = format!("system:serviceaccount:{SYSTEM}:{ACCOUNT}");
+            let asked = cluster.kubectl(&[&may[..], &[&user]].concat()).output();
+            asked.unwrap().status.success()
+        });
         for (name, policy) in [("goes", "Delete"), ("stays", "Retain")] {
             let spec = json!({"provisioner": DRIVER, "reclaimPolicy": policy,
                 "parameters": {"prefixes": ["192.0.2.0/25", "2001:db8::/120"]}});
             cluster.create(&class(name, spec));
         }
-        let refused = requests(&cluster, |r| r.contains("code=\"403\""));
         Site {
-            core,
-            kubeconfig,
-            refused,
             cluster,
+            kubeconfig,
+            folder: tempfile::tempdir().unwrap(),
         }
     }
 
@@ -66,22 +59,25 @@ impl Site {
         let port = free_port();
         let mut command = Command::new(program.join("driver"));
         command.arg("--kubeconfig").arg(&self.kubeconfig);
-        command
-            .arg("--backend")
-            .arg(self.cluster.kubeconfig("backend"));
+        command.arg("--backend").arg(self.file("backend"));
         command.arg(format!("--listen=127.0.0.1:{port}"));
         command.arg("--poll=200ms").args(flags);
         Server::launch(command, port)
     }
 
+    /// A file of this test.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// A file of the driver's backend.
     pub(super) fn backend(&self, folder: &str, ip: &str) -> PathBuf {
-        self.cluster.kubeconfig("backend").join(folder).join(ip)
+        self.file("backend").join(folder).join(ip)
     }
 
     /// What the driver's backend has in one of its folders.
     pub(super) fn in_backend(&self, folder: &str) -> Vec<String> {
-        let folder = std::fs::read_dir(self.cluster.kubeconfig("backend").join(folder)).unwrap();
+        let folder = std::fs::read_dir(self.file("backend").join(folder)).unwrap();
         let names = folder.map(|f| f.unwrap().file_name().to_string_lossy().into_owned());
         names.filter(|n| !n.starts_with('.')).collect()
     }
@@ -112,7 +108,7 @@ impl Site {
 
     pub(super) fn wait_until_all_are_bound(&self) {
         eventually("every claim is bound", || {
-            let all = items(&self.cluster, "ipaddrclaim");
+            let all = items(self.cluster, "ipaddrclaim");
             all.iter().all(|c| c["status"]["phase"] == "Bound")
         });
     }
@@ -124,13 +120,18 @@ impl Site {
         });
     }
 
-    /// Deletes every claim and waits until nothing is left of them, in the ledger and in the backend.
+    /// Deletes every claim and address and waits until nothing is left of them, in the ledger and in
+    /// the backend.
     pub(super) fn delete_all(&self) {
-        let all = format!("{GROUP}/namespaces/{TEAM}/ipaddressclaims");
-        self.cluster.ctl(&["delete", "--raw", &all]);
+        let claims = format!("{GROUP}/namespaces/{TEAM}/ipaddressclaims");
+        for all in [claims, format!("{GROUP}/ipaddresses")] {
+            self.cluster.ctl(&["delete", "--raw", &all]);
+            eventually("what is not kept goes", || {
+                items(self.cluster, "ipaddrclaim").is_empty()
+            });
+        }
         eventually("nothing is left", || {
-            items(&self.cluster, "ipaddrclaim").is_empty()
-                && items(&self.cluster, "ipaddr").is_empty()
+            items(self.cluster, "ipaddr").is_empty()
                 && ["reserved", "pinned"]
                     .iter()
                     .all(|f| self.in_backend(f).is_empty())
@@ -140,7 +141,7 @@ impl Site {
     /// Waits until for so long nobody has written anything of the ledger, not even in vain.
     pub(super) fn wait_until_nothing_is_written(&self, long: Duration) {
         let written = || {
-            requests(&self.cluster, |r| {
+            requests(self.cluster, |r| {
                 let verbs = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
                 r.contains("group=\"local.sdn.cozystack.io\"")
                     && verbs.iter().any(|v| r.contains(&format!("verb=\"{v}\"")))
@@ -153,17 +154,9 @@ impl Site {
         });
     }
 
-    /// That core and driver have asked for nothing which was refused to them.
-    pub(super) fn nothing_was_refused(&self) {
-        let refused = requests(&self.cluster, |r| r.contains("code=\"403\""));
-        assert_eq!(refused, self.refused, "answers 403");
-        let log = self.core.printed().to_lowercase();
-        assert!(!log.contains("forbidden"), "{log}");
-    }
-
     /// Follows all claims or addresses from now on.
     pub(super) fn follow(&self, plural: &str) -> History {
-        let file = self.cluster.kubeconfig(&format!("history-{plural}"));
+        let file = self.file(plural);
         let path = format!("{GROUP}/{plural}?watch=true");
         let mut watch = self.cluster.kubectl(&["get", "--raw", &path]);
         let watch = watch.stdout(File::create(&file).unwrap());
@@ -172,15 +165,25 @@ impl Site {
     }
 }
 
-/// Whether the driver's account may write what is the core's alone.
-fn may_forge(cluster: &Cluster) -> bool {
-    let user = format!("--as=system:serviceaccount:{SYSTEM}:{ACCOUNT}");
-    let spec = json!({"address": "192.0.2.99", "className": "goes", "source": {"fromClass": {}}});
-    let mut forged = address("ip-192-0-2-99", spec);
-    forged["metadata"]["annotations"] = json!({"local.sdn.cozystack.io/parked-for": "x"});
-    let create = ["create", "--dry-run=server", &user];
-    let (taken, said) = cluster.send(&create, &forged);
-    taken || !said.contains("written by the binding core alone")
+/// What an administrator gives to the driver: an account, the chart's role for drivers, and what it asks
+/// of Kubernetes itself.
+fn account() -> [Value; 4] {
+    let group = "rbac.authorization.k8s.io";
+    let object = |kind: &str, name: &str| json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": name}});
+    let binding = |name: &str, role: &str| {
+        let mut binding = object("ClusterRoleBinding", name);
+        binding["roleRef"] = json!({"apiGroup": group, "kind": "ClusterRole", "name": role});
+        let account = json!({"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM});
+        binding["subjects"] = json!([account]);
+        binding
+    };
+    let mut own = object("ClusterRole", ACCOUNT);
+    own["rules"] = json!([
+        {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]}]);
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": ACCOUNT, "namespace": SYSTEM}});
+    let ledger = binding("acme-ledger", &format!("{SYSTEM}:{RELEASE}:driver"));
+    [account, own, ledger, binding("acme-own", ACCOUNT)]
 }
 
 /// How many requests the API server has answered, of those whose labels are like this.
@@ -252,14 +255,29 @@ pub(super) fn nothing_changed_hands(claims: &History, addresses: &History) {
     }
 }
 
-/// Addresses are defined as they are where the definitions are not ours: without rules.
-pub(super) fn drop_rules_of_addresses(cluster: &Cluster) {
+/// Works while addresses are defined as they are where the definitions are not ours: without rules.
+pub(super) fn without_rules_of_addresses(cluster: &Cluster, work: impl FnOnce()) {
     let name = "ipaddresses.local.sdn.cozystack.io";
+    let replace = |definition: &Value| {
+        let (taken, said) = cluster.send(&["replace"], definition);
+        assert!(taken, "{said}");
+    };
     let definition = cluster.ctl(&["get", "crd", name, "-o", "json"]);
     let mut definition: Value = serde_json::from_str(&definition).unwrap();
-    drop_rules(&mut definition["spec"]);
-    let (taken, said) = cluster.send(&["replace"], &definition);
-    assert!(taken, "{said}");
+    let metadata = definition["metadata"].as_object_mut().unwrap();
+    metadata.remove("resourceVersion");
+    let mut without = definition.clone();
+    drop_rules(&mut without["spec"]);
+    replace(&without);
+    work();
+    replace(&definition);
+    eventually("the rules are in force again", || {
+        let printer = address(
+            "printer",
+            json!({"address": "192.0.2.99", "className": "goes"}),
+        );
+        !cluster.send(&["create", "--dry-run=server"], &printer).0
+    });
 }
 
 fn drop_rules(value: &mut Value) {
