@@ -9,10 +9,11 @@ use ipledger_core::api::Kind;
 use ipledger_core::store::{ListOptions, Revision, Store, WatchEvent, WatchStream};
 use ipledger_store_etcd::EtcdStore;
 use ipledger_tests::etcd::{Etcd, EtcdOptions, client};
+use ipledger_tests::load::{PATIENCE, claim, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::cases;
-use crate::load::{PATIENCE, claim, open, watch};
+use crate::store::open;
 
 cases![
     ten_objects_deleted_by_one_request_are_ten_events,
@@ -24,7 +25,7 @@ async fn ten_objects_deleted_by_one_request_are_ten_events() {
     let etcd = Etcd::start(&EtcdOptions::default()).unwrap();
     let store = open(vec![etcd.endpoint()]).await;
     let from = create(&store, 10, 1).await;
-    let mut stream = watch(&store, from).await;
+    let mut stream = watch(&*store, from).await;
     let end = delete_all(&etcd).await;
     assert_eq!(deleted(&mut stream, 10, end).await.len(), 10);
 }
@@ -35,7 +36,7 @@ async fn more_objects_than_a_queue_or_an_answer_holds_deleted_by_one_request_are
     let etcd = Etcd::start(&EtcdOptions::default()).unwrap();
     let store = open(vec![etcd.endpoint()]).await;
     let from = create(&store, 1_500, 3_000).await;
-    let mut stream = watch(&store, from).await;
+    let mut stream = watch(&*store, from).await;
     let end = delete_all(&etcd).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(deleted(&mut stream, 1_500, end).await.len(), 1_500);

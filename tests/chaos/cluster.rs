@@ -6,9 +6,10 @@ use ipledger_core::api::Kind;
 use ipledger_core::runtime::Term;
 use ipledger_core::store::{ListOptions, Store};
 use ipledger_tests::etcd::{Etcd, EtcdOptions, cluster, leader};
+use ipledger_tests::load::{History, Load, eventually};
 
 use crate::cases;
-use crate::load::{Load, eventually, open};
+use crate::store::open;
 
 cases![
     a_cluster_that_loses_its_leader_under_load_loses_no_write_and_no_event,
@@ -32,7 +33,7 @@ async fn a_cluster_that_loses_its_leader_under_load_loses_no_write_and_no_event(
     let mut members = three();
     let first = leader(&members).await;
     let store = open(endpoints(&members, first)).await;
-    let load = Load::start(&store).await;
+    let load = Load::start(store.clone(), History::Kept).await;
     for _ in 0..2 {
         load.more(50).await;
         let place = leader(&members).await;
@@ -49,7 +50,7 @@ async fn a_cluster_whose_leader_is_frozen_goes_on() {
     let place = leader(&members).await;
     // A member that only follows is in use.
     let store = open(endpoints(&members, (place + 1) % 3)).await;
-    let load = Load::start(&store).await;
+    let load = Load::start(store.clone(), History::Kept).await;
     load.more(50).await;
     members[place].freeze();
     load.more(50).await;
@@ -62,7 +63,7 @@ async fn a_frozen_member_in_use_is_left_for_another() {
     let members = three();
     let used = (leader(&members).await + 1) % 3;
     let store = open(endpoints(&members, used)).await;
-    let load = Load::start(&store).await;
+    let load = Load::start(store.clone(), History::Kept).await;
     load.more(50).await;
     members[used].freeze();
     load.more(50).await;

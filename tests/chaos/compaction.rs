@@ -6,10 +6,11 @@ use futures::StreamExt;
 use ipledger_core::api::Kind;
 use ipledger_core::store::{ListOptions, ReadAt, Revision, Store, StoreError, WatchEvent};
 use ipledger_tests::etcd::{Etcd, EtcdOptions, compact};
+use ipledger_tests::load::{History, Load, PATIENCE, add_one, claim, count, key, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::cases;
-use crate::load::{Load, PATIENCE, add_one, claim, key, open, watch};
+use crate::store::open;
 
 cases![
     compaction_all_the_time_under_load_hurts_no_watch,
@@ -29,7 +30,7 @@ async fn now(store: &dyn Store) -> Revision {
 async fn compaction_all_the_time_under_load_hurts_no_watch() {
     let etcd = Etcd::start(&EtcdOptions::default()).unwrap();
     let store = open(vec![etcd.endpoint()]).await;
-    let load = Load::start(&store).await;
+    let load = Load::start(store.clone(), History::Kept).await;
     for _ in 0..50 {
         load.more(10).await;
         // Not what the watch has perhaps not been sent yet.
@@ -45,9 +46,9 @@ async fn a_reader_that_stopped_is_expired_when_etcd_compacts_what_it_has_not_rea
     let store = open(vec![etcd.endpoint()]).await;
     store.create(claim("counter")).await.unwrap();
     let from = now(&*store).await;
-    let mut stream = watch(&store, from).await;
+    let mut stream = watch(&*store, from).await;
     for _ in 0..3_000 {
-        add_one(&store, "counter").await;
+        add_one(&*store, "counter").await;
     }
     let end = now(&*store).await;
     compact(&etcd.endpoint(), end.0).await;
@@ -61,8 +62,7 @@ async fn a_reader_that_stopped_is_expired_when_etcd_compacts_what_it_has_not_rea
             Ok(event) => {
                 if let WatchEvent::Applied(object) = &event {
                     read += 1;
-                    let count = object.fields["spec"]["count"].as_u64().unwrap();
-                    assert_eq!(count, read, "a hole before the error");
+                    assert_eq!(count(object), read, "a hole before the error");
                 }
                 seen = event.revision();
             }
@@ -89,7 +89,7 @@ async fn a_watch_that_was_away_during_a_compaction_is_expired() {
 
 async fn a_watch_that_was_away_without_a_compaction_goes_on() {
     let event = after_an_absence(false).await.unwrap();
-    assert!(matches!(event, WatchEvent::Applied(object) if object.fields["spec"]["count"] == 1));
+    assert!(matches!(event, WatchEvent::Applied(object) if count(&object) == 1));
 }
 
 /// The first change or error of a watch that lost its connection before ten writes were made.
@@ -99,10 +99,10 @@ async fn after_an_absence(compacted: bool) -> Result<WatchEvent, StoreError> {
     let direct = open(vec![etcd.endpoint()]).await;
     let store = open(vec![relay.endpoint()]).await;
     direct.create(claim("counter")).await.unwrap();
-    let mut stream = watch(&store, now(&*direct).await).await;
+    let mut stream = watch(&*store, now(&*direct).await).await;
     relay.cut();
     for _ in 0..10 {
-        add_one(&direct, "counter").await;
+        add_one(&*direct, "counter").await;
     }
     if compacted {
         compact(&etcd.endpoint(), now(&*direct).await.0).await;
@@ -113,14 +113,8 @@ async fn after_an_absence(compacted: bool) -> Result<WatchEvent, StoreError> {
         match timeout(PATIENCE, stream.next()).await.unwrap().unwrap() {
             Ok(WatchEvent::Synced(_) | WatchEvent::Bookmark(_)) => {}
             Ok(event) => {
-                assert_eq!(
-                    direct
-                        .get(&key("counter"), ReadAt::Latest)
-                        .await
-                        .unwrap()
-                        .fields["spec"]["count"],
-                    10
-                );
+                let counter = direct.get(&key("counter"), ReadAt::Latest).await;
+                assert_eq!(count(&counter.unwrap()), 10);
                 return Ok(event);
             }
             Err(e) => return Err(e),

@@ -4,10 +4,11 @@ use futures::StreamExt;
 use ipledger_core::api::{Kind, Object};
 use ipledger_core::store::{ListOptions, Store, WatchEvent, WatchFrom, WatchOptions};
 use ipledger_tests::etcd::{Etcd, EtcdOptions};
+use ipledger_tests::load::{PATIENCE, claim, watch};
 use tokio::time::timeout;
 
 use crate::cases;
-use crate::load::{PATIENCE, claim, open, watch};
+use crate::store::open;
 
 cases![many_large_objects_are_listed_and_watched];
 
@@ -38,7 +39,7 @@ async fn many_large_objects_are_listed_and_watched() {
         .watch(kind, &WatchOptions::all(WatchFrom::Start))
         .await
         .unwrap();
-    let replayed = watch(&store, before).await;
+    let replayed = watch(&*store, before).await;
     for mut stream in [from_start, replayed] {
         let mut objects: Vec<Object> = Vec::new();
         while objects.len() < OBJECTS {

@@ -6,9 +6,9 @@ mod behind;
 mod cluster;
 mod compaction;
 mod large;
-mod load;
 mod opening;
 mod outage;
+mod store;
 
 use std::pin::Pin;
 use std::time::Duration;

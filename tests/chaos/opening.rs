@@ -7,10 +7,10 @@ use ipledger_core::store::{Store, StoreError};
 use ipledger_store_etcd::{EtcdStore, Identity, OpenError, Options, Tls, User};
 use ipledger_tests::certificates::Authority;
 use ipledger_tests::etcd::{Etcd, EtcdOptions, ServerTls, client, cluster};
+use ipledger_tests::load::claim;
 use ipledger_tests::program::free_port;
 
 use crate::cases;
-use crate::load::claim;
 
 cases![
     an_etcd_that_does_not_run_is_unreachable,

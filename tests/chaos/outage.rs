@@ -6,10 +6,11 @@ use ipledger_core::api::Kind;
 use ipledger_core::store::{ListOptions, Part, Preconditions, ReadAt, Store, StoreError};
 use ipledger_tests::etcd::{Etcd, EtcdOptions};
 use ipledger_tests::kine::Kine;
+use ipledger_tests::load::{History, Load, claim, eventually, key};
 use tokio::time::sleep;
 
 use crate::cases;
-use crate::load::{Load, claim, eventually, key, open};
+use crate::store::open;
 
 cases![
     etcd_killed_and_started_under_load_loses_no_write_and_no_event,
@@ -27,7 +28,7 @@ fn etcd() -> Etcd {
 async fn etcd_killed_and_started_under_load_loses_no_write_and_no_event() {
     let mut etcd = etcd();
     let store = open(vec![etcd.endpoint()]).await;
-    let load = Load::start(&store).await;
+    let load = Load::start(store.clone(), History::Kept).await;
     for _ in 0..5 {
         load.more(100).await;
         etcd.kill();
@@ -40,7 +41,7 @@ async fn etcd_killed_and_started_under_load_loses_no_write_and_no_event() {
 async fn kine_killed_and_started_under_load_loses_no_write_and_no_event() {
     let mut kine = Kine::start().unwrap();
     let store = open(vec![kine.endpoint()]).await;
-    let load = Load::start(&store).await;
+    let load = Load::start(store.clone(), History::Kept).await;
     for _ in 0..3 {
         load.more(100).await;
         kine.kill();
@@ -53,7 +54,7 @@ async fn kine_killed_and_started_under_load_loses_no_write_and_no_event() {
 async fn etcd_stopped_for_five_seconds_under_load_is_taken_up_again() {
     let mut etcd = etcd();
     let store = open(vec![etcd.endpoint()]).await;
-    let load = Load::start(&store).await;
+    let load = Load::start(store.clone(), History::Kept).await;
     load.more(100).await;
     etcd.stop();
     sleep(Duration::from_secs(5)).await;
@@ -65,7 +66,7 @@ async fn etcd_stopped_for_five_seconds_under_load_is_taken_up_again() {
 async fn etcd_frozen_under_load_is_waited_for() {
     let etcd = etcd();
     let store = open(vec![etcd.endpoint()]).await;
-    let load = Load::start(&store).await;
+    let load = Load::start(store.clone(), History::Kept).await;
     load.more(100).await;
     etcd.freeze();
     sleep(Duration::from_secs(7)).await;

@@ -6,7 +6,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipledger_core::api::Object;
 use ipledger_store_kube::{KubeStore, Options};
 use ipledger_tests::kubernetes::{ADMIN, Answer, Kubernetes, succeed};
 use ipledger_tests::program::PATIENCE;
@@ -182,8 +181,4 @@ fn object(kind: &str, metadata: Value, spec: Value) -> Value {
 /// Objects to be applied at once.
 pub(crate) fn list(items: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": items})
-}
-
-pub(crate) fn stored(value: Value) -> Object {
-    Object::from_value(value).unwrap()
 }

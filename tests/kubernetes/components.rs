@@ -95,7 +95,6 @@ impl Pod {
             assert_eq!(asked["port"], port["name"], "{container}");
             asked["path"].as_str().unwrap().to_owned()
         };
-        let token = cluster.ctl(&["create", "token", account, "-n", SYSTEM]);
         let pod = Pod {
             name,
             user: User {
@@ -111,7 +110,7 @@ impl Pod {
                 .collect(),
             port: port["containerPort"].as_u64().unwrap(),
             probes: vec![probe("livenessProbe"), probe("readinessProbe")],
-            token: token.trim().to_owned(),
+            token: token(cluster, name),
             authority: cluster.authority().to_owned(),
             server: cluster.port(),
         };
@@ -150,7 +149,7 @@ impl Pod {
         Component {
             server: Server::launch(command, at.1),
             probes: self.probes.clone(),
-            _secrets: secrets,
+            secrets,
         }
     }
 
@@ -181,11 +180,17 @@ impl Pod {
     }
 }
 
+/// A new token of the account of a component.
+pub(crate) fn token(cluster: &Cluster, of: Name) -> String {
+    let token = cluster.ctl(&["create", "token", &of.account(), "-n", SYSTEM]);
+    token.trim().to_owned()
+}
+
 /// A process of a component; it is killed with this.
 pub(crate) struct Component {
     server: Server,
     probes: Vec<String>,
-    _secrets: Secrets,
+    secrets: Secrets,
 }
 
 impl Component {
@@ -200,6 +205,11 @@ impl Component {
 
     pub(crate) fn is_ready(&self) -> bool {
         self.ask(&self.probes[1]).0 == 200
+    }
+
+    /// Its node renews its token.
+    pub(crate) fn renew(&self, token: &str) {
+        self.secrets.renew(token);
     }
 
     pub(crate) fn pid(&self) -> u32 {

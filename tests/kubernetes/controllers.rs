@@ -1,17 +1,21 @@
 //! How a component begins, and what it says of its health while the API server does not serve it.
 
+use std::collections::BTreeSet;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use ipledger_tests::program::binary;
 
 use crate::cases;
 use crate::cluster::eventually;
-use crate::components::{Election, Name, Pod};
+use crate::components::{self, Election, Name, Pod};
 use crate::installation::Installation;
 
 cases![Installed:
     a_component_says_what_keeps_it_from_its_start,
     a_component_whose_server_is_gone_is_not_ready_until_it_is_back,
+    a_component_takes_up_the_token_that_its_node_has_renewed,
 ];
 
 fn a_component_says_what_keeps_it_from_its_start(cluster: &mut Installation) {
@@ -59,4 +63,36 @@ fn a_component_whose_server_is_gone_is_not_ready_until_it_is_back(cluster: &mut 
         });
     }
     cluster.wait_until_served();
+}
+
+fn a_component_takes_up_the_token_that_its_node_has_renewed(cluster: &mut Installation) {
+    let components = [Name::Core, Name::Range].map(|name| {
+        let component = Pod::of(cluster, name, Election::Lease("15s")).start();
+        (name, component)
+    });
+    let tokens = |name: Name| {
+        let answers = cluster.audit().into_iter();
+        let own = answers.filter(|a| a.account == name.account() && a.code < 300);
+        own.map(|a| a.token).collect::<BTreeSet<_>>()
+    };
+    let before = components.each_ref().map(|(name, _)| tokens(*name));
+    for (name, component) in &components {
+        component.renew(&components::token(cluster, *name));
+    }
+    // It looks at the file once a minute; a token lives an hour.
+    let until = Instant::now() + Duration::from_secs(100);
+    for ((name, _), before) in components.iter().zip(&before) {
+        assert!(!before.is_empty());
+        while tokens(*name) == *before {
+            assert!(
+                Instant::now() < until,
+                "{name:?} goes on with its first token"
+            );
+            sleep(Duration::from_secs(1));
+        }
+    }
+    for (_, component) in components {
+        component.assert_probed();
+        assert!(component.stop().success());
+    }
 }

@@ -35,23 +35,37 @@ pub(crate) struct User {
 }
 
 /// The files of an account, as they are mounted in a pod.
-pub(crate) struct Secrets(TempDir);
+pub(crate) struct Secrets {
+    folder: TempDir,
+    reader: User,
+}
 
 impl Secrets {
     pub(crate) fn of(namespace: &str, token: &str, authority: &str, reader: User) -> Secrets {
         let folder = tempfile::tempdir().unwrap();
-        let files = [
+        give(folder.path(), reader);
+        let secrets = Secrets { folder, reader };
+        for (name, text) in [
             ("namespace", namespace),
             ("token", token),
             ("ca.crt", authority),
-        ];
-        for (name, text) in files {
-            let file = folder.path().join(name);
-            std::fs::write(&file, text).unwrap();
-            give(&file, reader);
+        ] {
+            secrets.put(name, text);
         }
-        give(folder.path(), reader);
-        Secrets(folder)
+        secrets
+    }
+
+    /// Puts another token in the place of the first, as a node does long before that one expires.
+    pub(crate) fn renew(&self, token: &str) {
+        self.put("token", token);
+    }
+
+    /// A reader sees the file of before or the new one.
+    fn put(&self, name: &str, text: &str) {
+        let [file, new] = [name, "new"].map(|name| self.folder.path().join(name));
+        std::fs::write(&new, text).unwrap();
+        give(&new, self.reader);
+        std::fs::rename(&new, &file).unwrap();
     }
 }
 
@@ -74,7 +88,10 @@ pub(crate) fn container(
         command.args(["--user", "--map-root-user"]);
     }
     command.args(["--mount", "sh", "-euc", CONTAINER, "container", ACCOUNT]);
-    command.arg(secrets.0.path()).arg(PROGRAM).arg(binary());
+    command
+        .arg(secrets.folder.path())
+        .arg(PROGRAM)
+        .arg(binary());
     if getuid().is_root() {
         command.arg(format!("--reuid={}", user.id));
         command.arg(format!("--regid={}", user.group));

@@ -1,23 +1,20 @@
 //! What the store does while the API server or its etcd fails.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use ipledger_core::api::{GROUP, Key, Kind, Object};
+use ipledger_core::api::{GROUP, Kind, Object};
 use ipledger_core::store::{
-    ErrorClass, ListOptions, Part, Preconditions, ReadAt, Revision, Store, StoreError, WatchEvent,
-    WatchFrom, WatchOptions,
+    ListOptions, Part, Preconditions, ReadAt, Store, StoreError, WatchFrom, WatchOptions,
 };
 use ipledger_store_kube::KubeStore;
 use ipledger_tests::etcd;
+use ipledger_tests::load::{History, Load, PATIENCE, claim, eventually, key};
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::cases;
-use crate::cluster::{Cluster, TEAM, claim, stored};
+use crate::cluster::{Cluster, TEAM};
 
 cases![Alone:
     without_our_definitions_nothing_is_absent,
@@ -31,40 +28,14 @@ cases![Alone:
 ];
 
 const CLAIMS: Kind = Kind::IPAddressClaim;
-/// How long the next thing may take, a restart included.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a call may take.
 const CALL: Duration = Duration::from_secs(3);
-
-fn web(name: &str) -> Object {
-    stored(claim(name, json!({"className": "c-0"})))
-}
-
-fn key(name: &str) -> Key {
-    Key::claim(TEAM, name)
-}
 
 fn assert_unavailable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
         Err(StoreError::Unavailable { reason }) => reason,
         other => panic!("Unavailable is expected, not {other:?}"),
     }
-}
-
-/// Repeats a call until the server is there again.
-async fn eventually<T, F: Future<Output = Result<T, StoreError>>>(call: impl Fn() -> F) -> T {
-    let again = async {
-        loop {
-            match call().await {
-                Ok(value) => return value,
-                Err(e) => assert_eq!(e.class(), ErrorClass::Retry, "{e}"),
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(PATIENCE, again)
-        .await
-        .expect("the server is there again")
 }
 
 async fn get(store: &KubeStore, name: &str) -> Object {
@@ -84,7 +55,7 @@ async fn without_our_definitions_nothing_is_absent(_: Cluster) {
     let said = [
         assert_unavailable(store.get(&key("web"), ReadAt::Latest).await),
         assert_unavailable(store.list(CLAIMS, &ListOptions::default()).await),
-        assert_unavailable(store.create(web("web")).await),
+        assert_unavailable(store.create(claim("web")).await),
         assert_unavailable(store.delete(&key("web"), &Preconditions::default()).await),
         assert_unavailable(store.watch(CLAIMS, &options).await.map(|_| ())),
         assert_unavailable(store.barrier(CLAIMS).await),
@@ -93,15 +64,15 @@ async fn without_our_definitions_nothing_is_absent(_: Cluster) {
     cluster.define();
     let absent = store.get(&key("web"), ReadAt::Latest).await;
     assert_eq!(absent, Err(StoreError::NotFound { key: key("web") }));
-    store.create(web("web")).await.unwrap();
+    store.create(claim("web")).await.unwrap();
 }
 
 async fn a_server_that_does_not_run_is_unavailable_and_nothing_is_written(mut cluster: Cluster) {
     let store = cluster.store(CALL).await;
-    let old = store.create(web("old")).await.unwrap();
+    let old = store.create(claim("old")).await.unwrap();
     cluster.stop();
     assert_unavailable(store.get(&key("old"), ReadAt::Latest).await);
-    assert_unavailable(store.create(web("new")).await);
+    assert_unavailable(store.create(claim("new")).await);
     assert_unavailable(store.update(old.clone(), Part::Main).await);
     assert_unavailable(store.delete(&key("old"), &Preconditions::default()).await);
     assert_unavailable(store.barrier(CLAIMS).await);
@@ -111,10 +82,10 @@ async fn a_server_that_does_not_run_is_unavailable_and_nothing_is_written(mut cl
 
 async fn a_frozen_server_leaves_a_write_unknown(cluster: Cluster) {
     let store = cluster.store(CALL).await;
-    let old = store.create(web("old")).await.unwrap();
+    let old = store.create(claim("old")).await.unwrap();
     cluster.freeze();
     // On the connection that is open.
-    let result = store.create(web("new")).await;
+    let result = store.create(claim("new")).await;
     assert!(
         matches!(result, Err(StoreError::OutcomeUnknown { .. })),
         "{result:?}"
@@ -137,7 +108,7 @@ async fn an_overloaded_server_is_left_alone_for_as_long_as_it_asks(cluster: Clus
         "subjects": [{"kind": "User", "name": limited, "apiGroup": "rbac.authorization.k8s.io"}]});
     cluster.apply(&list(json!([binding])));
     let store = cluster.store_of(limited, Duration::from_secs(20)).await;
-    store.create(web("before")).await.unwrap();
+    store.create(claim("before")).await.unwrap();
     // A level with as few seats as there can be, and no queue.
     let level = json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1",
         "kind": "PriorityLevelConfiguration", "metadata": {"name": limited},
@@ -154,7 +125,7 @@ async fn an_overloaded_server_is_left_alone_for_as_long_as_it_asks(cluster: Clus
         for round in 0.. {
             // One is let in, as long as it is alone.
             let names: Vec<String> = (0..16).map(|n| format!("c-{round}-{n}")).collect();
-            let creates = names.iter().map(|name| store.create(web(name)));
+            let creates = names.iter().map(|name| store.create(claim(name)));
             let outcomes = futures::future::join_all(creates).await;
             let mut refused = Vec::new();
             for (name, outcome) in names.into_iter().zip(outcomes) {
@@ -187,14 +158,14 @@ async fn an_overloaded_server_is_left_alone_for_as_long_as_it_asks(cluster: Clus
 
 async fn what_the_server_has_forgotten_is_expired(mut cluster: Cluster) {
     let store = cluster.store(CALL).await;
-    let old = store.create(web("a")).await.unwrap().revision().unwrap();
-    store.create(web("b")).await.unwrap();
+    let old = store.create(claim("a")).await.unwrap().revision().unwrap();
+    store.create(claim("b")).await.unwrap();
     let mut pages = ListOptions {
         limit: Some(1),
         ..ListOptions::default()
     };
     pages.continue_token = store.list(CLAIMS, &pages).await.unwrap().continue_token;
-    let last = store.create(web("c")).await.unwrap().revision().unwrap();
+    let last = store.create(claim("c")).await.unwrap().revision().unwrap();
     cluster.stop();
     etcd::compact(&cluster.etcd().endpoint(), last.0).await;
     cluster.start_again();
@@ -215,8 +186,8 @@ async fn what_the_server_has_forgotten_is_expired(mut cluster: Cluster) {
 /// The server then serves none of the kind; that must not look like an empty ledger.
 async fn an_object_that_the_server_cannot_read_is_not_absent(mut cluster: Cluster) {
     let store = cluster.store(CALL).await;
-    store.create(web("good")).await.unwrap();
-    store.create(web("bad")).await.unwrap();
+    store.create(claim("good")).await.unwrap();
+    store.create(claim("bad")).await.unwrap();
     cluster.stop();
     let mut client = etcd::client(&cluster.etcd().endpoint()).await.unwrap();
     let path = format!("/registry/{GROUP}/ipaddressclaims/{TEAM}/bad");
@@ -234,7 +205,7 @@ async fn the_server_killed_and_started_under_load_loses_no_write_and_no_event(
     mut cluster: Cluster,
 ) {
     let store = cluster.store(CALL).await;
-    let load = Load::start(&store).await;
+    let load = Load::start(store, History::Forgotten).await;
     for _ in 0..3 {
         load.more(100).await;
         cluster.kill();
@@ -246,7 +217,7 @@ async fn the_server_killed_and_started_under_load_loses_no_write_and_no_event(
 
 async fn etcd_killed_and_started_under_load_loses_no_write_and_no_event(mut cluster: Cluster) {
     let store = cluster.store(CALL).await;
-    let load = Load::start(&store).await;
+    let load = Load::start(store, History::Forgotten).await;
     for _ in 0..3 {
         load.more(100).await;
         cluster.etcd_mut().kill();
@@ -254,175 +225,4 @@ async fn etcd_killed_and_started_under_load_loses_no_write_and_no_event(mut clus
     }
     load.more(100).await;
     load.finish().await;
-}
-
-/// Writers that count, each on a claim of its own, and a reader that checks the count: a lost write,
-/// a hole or a repeat shows as a wrong number.
-struct Load {
-    stop: Arc<AtomicBool>,
-    acknowledged: Arc<AtomicU64>,
-    writers: Vec<tokio::task::JoinHandle<(String, u64)>>,
-    reader: tokio::task::JoinHandle<BTreeMap<String, u64>>,
-    store: Arc<KubeStore>,
-}
-
-fn count(object: &Object) -> u64 {
-    let class = object.fields["spec"]["className"].as_str().unwrap();
-    class.strip_prefix("c-").unwrap().parse().unwrap()
-}
-
-/// Adds one, whatever happens meanwhile, and returns what it then is.
-async fn add_one(store: &KubeStore, name: &str) -> u64 {
-    loop {
-        let mut next = get(store, name).await;
-        let wanted = count(&next) + 1;
-        next.fields.insert(
-            "spec".to_owned(),
-            json!({"className": format!("c-{wanted}")}),
-        );
-        match store.update(next, Part::Main).await {
-            Ok(_) => return wanted,
-            Err(e) => assert_ne!(e.class(), ErrorClass::Permanent, "{e}"),
-        }
-    }
-}
-
-impl Load {
-    async fn start(store: &Arc<KubeStore>) -> Load {
-        let names: Vec<String> = (0..4).map(|n| format!("counter-{n}")).collect();
-        for name in &names {
-            store.create(web(name)).await.unwrap();
-        }
-        let stop = Arc::new(AtomicBool::new(false));
-        let acknowledged = Arc::new(AtomicU64::new(0));
-        let write = |name: String| {
-            let (store, stop, acknowledged) = (store.clone(), stop.clone(), acknowledged.clone());
-            tokio::spawn(async move {
-                let mut last = 0;
-                while !stop.load(SeqCst) {
-                    let now = add_one(&store, &name).await;
-                    assert!(now > last, "{name}: {now} was acknowledged after {last}");
-                    last = now;
-                    acknowledged.fetch_add(1, SeqCst);
-                }
-                (name, last)
-            })
-        };
-        Load {
-            writers: names.into_iter().map(write).collect(),
-            reader: tokio::spawn(read(store.clone())),
-            stop,
-            acknowledged,
-            store: store.clone(),
-        }
-    }
-
-    /// Waits until so many more writes are acknowledged.
-    async fn more(&self, writes: u64) {
-        let goal = self.acknowledged.load(SeqCst) + writes;
-        let reached = async {
-            while self.acknowledged.load(SeqCst) < goal {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(PATIENCE, reached).await.expect("writes go on");
-    }
-
-    /// Stops the writers. Every write that was acknowledged must be there, and the reader must have
-    /// heard of each once and in order.
-    async fn finish(self) {
-        self.stop.store(true, SeqCst);
-        let mut acknowledged = BTreeMap::new();
-        for writer in self.writers {
-            let (name, last) = timeout(PATIENCE, writer)
-                .await
-                .expect("the writers end")
-                .unwrap();
-            acknowledged.insert(name, last);
-        }
-        // An abandoned write may still land before this one; none can after.
-        for name in acknowledged.keys() {
-            add_one(&self.store, name).await;
-        }
-        self.store.create(web("end")).await.unwrap();
-        let seen = timeout(PATIENCE, self.reader)
-            .await
-            .expect("the watch reaches the end");
-        let seen = seen.unwrap();
-        for (name, last) in acknowledged {
-            let object = self.store.get(&key(&name), ReadAt::Latest).await.unwrap();
-            assert!(
-                count(&object) > last,
-                "{name}: {last} was acknowledged and is lost"
-            );
-            assert_eq!(seen[&name], count(&object), "{name} as the watch has it");
-        }
-    }
-}
-
-/// Lists and watches, and lists again only when the server has forgotten, until `end` comes.
-async fn read(store: Arc<KubeStore>) -> BTreeMap<String, u64> {
-    let (mut counts, mut seen) = (BTreeMap::<String, u64>::new(), Revision(0));
-    loop {
-        let options = ListOptions::default();
-        let page = eventually(|| store.list(CLAIMS, &options)).await;
-        assert!(
-            page.revision >= seen,
-            "listed {} after {seen}",
-            page.revision
-        );
-        seen = page.revision;
-        for object in page
-            .items
-            .iter()
-            .filter(|o| o.metadata.name.starts_with("counter-"))
-        {
-            let last = counts.insert(object.metadata.name.clone(), count(object));
-            assert!(last.unwrap_or(0) <= count(object), "{object:?}");
-        }
-        if page.items.iter().any(|o| o.metadata.name == "end") {
-            return counts;
-        }
-        let options = WatchOptions::all(WatchFrom::After(seen));
-        let opened = timeout(PATIENCE, async {
-            loop {
-                match store.watch(CLAIMS, &options).await {
-                    Err(e) if e.class() == ErrorClass::Retry => {
-                        sleep(Duration::from_millis(50)).await
-                    }
-                    opened => return opened,
-                }
-            }
-        });
-        let mut stream = match opened.await.expect("the server is there again") {
-            Ok(stream) => stream,
-            Err(StoreError::Expired { .. }) => continue,
-            Err(e) => panic!("{e}"),
-        };
-        loop {
-            let event = match stream.next().await.expect("the stream does not end") {
-                Ok(event) => event,
-                Err(StoreError::Expired { .. }) => break,
-                Err(e) => panic!("{e}"),
-            };
-            let revision = event.revision();
-            let WatchEvent::Applied(object) = event else {
-                assert!(revision >= seen, "told {revision} after {seen}");
-                seen = revision;
-                continue;
-            };
-            assert!(revision > seen, "{revision} came after {seen}");
-            seen = revision;
-            let name = object.metadata.name.clone();
-            if name == "end" {
-                return counts;
-            }
-            let last = counts.insert(name.clone(), count(&object)).unwrap_or(0);
-            assert_eq!(
-                count(&object),
-                last + 1,
-                "{name}: a hole or a repeat in the watch"
-            );
-        }
-    }
 }

@@ -11,6 +11,8 @@ pub mod kine;
 #[cfg(feature = "kube")]
 pub mod kubernetes;
 #[cfg(feature = "etcd")]
+pub mod load;
+#[cfg(feature = "etcd")]
 pub mod process;
 pub mod program;
 pub mod random;

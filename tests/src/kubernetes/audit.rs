@@ -25,6 +25,8 @@ rules:
 pub struct Answer {
     /// The service account that asked, without its namespace.
     pub account: String,
+    /// Which of its tokens the account has shown.
+    pub token: String,
     /// The program that asked, as it calls itself.
     pub program: String,
     /// What was asked for: the verb and the path.
@@ -56,6 +58,7 @@ impl Answer {
         let user = text("/user/username");
         Answer {
             account: user.rsplit(':').next().unwrap_or_default().to_owned(),
+            token: text("/user/extra/authentication.kubernetes.io~1credential-id/0"),
             program: text("/userAgent"),
             request: format!("{} {}", text("/verb"), text("/requestURI")),
             code: event
