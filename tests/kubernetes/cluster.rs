@@ -11,6 +11,8 @@ use ipledger_tests::kubernetes::{ADMIN, Answer, Kubernetes, succeed};
 use ipledger_tests::program::PATIENCE;
 use serde_json::{Value, json};
 
+use crate::chart::SYSTEM;
+
 const DEFINITIONS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../deploy/chart/ipledger/files/crds.yaml"
@@ -176,6 +178,37 @@ pub(crate) fn class(name: &str, spec: Value) -> Value {
 fn object(kind: &str, metadata: Value, spec: Value) -> Value {
     json!({"apiVersion": "local.sdn.cozystack.io/v1alpha1", "kind": kind, "metadata": metadata,
         "spec": spec})
+}
+
+/// The role that a driver of somebody else brings with it, and that its account of this name has it.
+pub(crate) fn driver_role(account: &str) -> [Value; 2] {
+    let group = "rbac.authorization.k8s.io";
+    let object = |kind: &str| json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": account}});
+    let may = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let ours = "local.sdn.cozystack.io";
+    let read = ["get", "list", "watch"];
+    let write = [&read[..], &["create", "delete", "patch", "update"]].concat();
+    let mut role = object("ClusterRole");
+    role["rules"] = json!([
+        may(ours, &["ipaddresses"], &write),
+        may(
+            ours,
+            &["ipaddresses/status", "ipaddressclasses/status"],
+            &["get", "patch", "update"]
+        ),
+        may(
+            ours,
+            &["ipaddressclaims"],
+            &["get", "list", "watch", "patch", "update"]
+        ),
+        may(ours, &["ipaddressclasses"], &read),
+        may("", &["services"], &read),
+    ]);
+    let mut binding = object("ClusterRoleBinding");
+    binding["roleRef"] = json!({"apiGroup": group, "kind": "ClusterRole", "name": account});
+    let account = json!({"kind": "ServiceAccount", "name": account, "namespace": SYSTEM});
+    binding["subjects"] = json!([account]);
+    [role, binding]
 }
 
 /// Objects to be applied at once.

@@ -13,12 +13,12 @@ mod table;
 
 use table::{
     ADDRESS_PROTECTION, CLAIM_PROTECTION, Object, Row, STAMP, Who, addresses, claims, classes,
-    flagged_addresses,
+    condition, flagged_addresses,
 };
 
 use crate::cases;
 use crate::chart::{self, CHART, RELEASE, SYSTEM, helm};
-use crate::cluster::{Cluster, TEAM, address, claim, class};
+use crate::cluster::{Cluster, TEAM, address, claim, class, driver_role, list};
 
 cases![Alone:
     every_write_is_left_to_whom_it_belongs,
@@ -47,20 +47,14 @@ async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
     );
     held["metadata"]["finalizers"] = json!([ADDRESS_PROTECTION, "orphan"]);
     held["metadata"]["ownerReferences"] = metadata::owner("theirs");
-    let free = address(
-        "ip-192-0-2-3",
-        json!({"address": "192.0.2.3", "className": "public",
-        "reclaimPolicy": "Retain", "source": {"fromClass": {}}}),
-    );
-    for object in [&web, &held, &free] {
+    for object in [&web, &held] {
         cluster.create(object);
     }
     let phase = |phase: &str| {
-        let status = json!({"status": {"phase": phase}}).to_string();
+        let status = json!({"phase": phase, "conditions": [condition("Bound")]});
+        let status = json!({"status": status}).to_string();
         let how = ["--subresource=status", "--type=merge", "-p", &status];
-        for name in ["ip-192-0-2-1", "ip-192-0-2-3"] {
-            cluster.ctl(&[&["patch", "ipaddr", name][..], &how].concat());
-        }
+        cluster.ctl(&[&["patch", "ipaddr", "ip-192-0-2-1"][..], &how].concat());
     };
     phase("Bound");
     // The policies are in force some moments after they were written.
@@ -207,8 +201,8 @@ async fn two_releases_share_no_policy_and_old_clusters_are_refused(cluster: Clus
 struct Actors<'a> {
     cluster: &'a Cluster,
     core: String,
-    /// The chart's own one, and one of somebody else.
-    drivers: [String; 2],
+    /// The chart's own one, one with the chart's role for others, and one with a role of its own.
+    drivers: [String; 3],
     administrator: String,
     collector: String,
     outsider: String,
@@ -245,7 +239,7 @@ impl<'a> Actors<'a> {
             "--role=use-public",
             &user,
         ]);
-        for account in ["boss", "other-driver"] {
+        for account in ["boss", "other-driver", "own-driver"] {
             cluster.ctl(&["create", "serviceaccount", account, "-n", SYSTEM]);
         }
         for (name, role, account) in [
@@ -257,6 +251,7 @@ impl<'a> Actors<'a> {
             let account = format!("--serviceaccount={SYSTEM}:{account}");
             cluster.ctl(&["create", "clusterrolebinding", name, &role, &account]);
         }
+        cluster.apply(&list(&driver_role("own-driver")).to_string());
         // kubectl reads a status before it patches it; the store does not.
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -276,7 +271,7 @@ impl<'a> Actors<'a> {
         Actors {
             cluster,
             core: token(&format!("{RELEASE}-core")),
-            drivers: [format!("{RELEASE}-range"), "other-driver".to_owned()].map(|d| token(&d)),
+            drivers: [&format!("{RELEASE}-range"), "other-driver", "own-driver"].map(token),
             administrator: token("boss"),
             collector: token_in("kube-system", strangers::COLLECTOR),
             outsider: token("outsider"),
@@ -334,7 +329,6 @@ impl<'a> Actors<'a> {
             Object::NewAddress => (true, false, "ipaddr", ""),
             Object::Address => (false, false, "ipaddr", "ip-192-0-2-1"),
             Object::AddressStatus => (false, true, "ipaddr", "ip-192-0-2-1"),
-            Object::FreeAddressStatus => (false, true, "ipaddr", "ip-192-0-2-3"),
             Object::NewClass => (true, false, "ipaddrclass", ""),
             Object::Class => (false, false, "ipaddrclass", "public"),
             Object::ClassStatus => (false, true, "ipaddrclass", "public"),

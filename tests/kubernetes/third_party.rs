@@ -1,5 +1,5 @@
-//! A driver of other people, written in Go from the contract alone (seed 000 §7), under an account
-//! with the chart's role for drivers: tests/e2e/driver.
+//! A driver of other people, written in Go from the contract alone (seed 000 §7), with a role of its own:
+//! tests/e2e/driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use crate::installation::Installation;
 cases![Installed:
     a_claim_goes_from_stamp_to_workload_to_tear_down,
     what_the_backend_says_of_an_address_is_shown_and_passes,
+    a_driver_that_clears_its_word_in_its_own_way_is_understood,
     a_driver_that_replaces_what_is_lost_or_deleted_changes_no_address_and_does_not_loop,
     drivers_that_are_killed_or_work_twice_leave_one_address_for_each_claim,
     names_and_forms_of_its_own_are_refused_or_held_and_never_bound_twice,
@@ -102,8 +103,17 @@ fn a_claim_goes_from_stamp_to_workload_to_tear_down(cluster: &mut Installation) 
 }
 
 fn what_the_backend_says_of_an_address_is_shown_and_passes(cluster: &mut Installation) {
+    the_backend_speaks(cluster, &[]);
+}
+
+/// The core puts right what its `Available` is.
+fn a_driver_that_clears_its_word_in_its_own_way_is_understood(cluster: &mut Installation) {
+    the_backend_speaks(cluster, &["--plain"]);
+}
+
+fn the_backend_speaks(cluster: &Installation, flags: &[&str]) {
     let site = Site::prepare(cluster);
-    let _driver = site.driver(&[]);
+    let _driver = site.driver(flags);
     let history = (site.follow("ipaddressclaims"), site.follow("ipaddresses"));
     site.cluster
         .create(&claim("web", json!({"className": "stays"})));

@@ -50,7 +50,8 @@ func (a *Addresses) Reconcile(ctx context.Context, request reconcile.Request) (r
 }
 
 // observe returns the phase that the backend's facts ask for: the one that stands, unless they are
-// bad, or were and are no longer.
+// bad, or were and are no longer. Which one of the core's then follows is the core's to say; a plain
+// driver does not try to.
 func (a *Addresses) observe(id string, ip netip.Addr, address *IPAddress) (Phase, error) {
 	has, err := a.Backend.Has(id, ip)
 	if err != nil {
@@ -68,7 +69,7 @@ func (a *Addresses) observe(id string, ip netip.Addr, address *IPAddress) (Phase
 		return PhaseConflict, nil
 	case phase != PhaseConflict && phase != PhaseLost:
 		return phase, nil
-	case address.Spec.ClaimRef != nil:
+	case address.Spec.ClaimRef != nil && !a.Plain:
 		return PhaseBound, nil
 	default:
 		return PhaseAvailable, nil

@@ -28,6 +28,8 @@ type Driver struct {
 	Name string
 	// Takes an address that is lost or being deleted for none, whatever the claim says.
 	Eager bool
+	// Gives an address back to the core as Available, whatever it is.
+	Plain bool
 	// Names its objects in its own way, writes IPv6 in another form, and tears down early.
 	Rude bool
 	// Writes the uid of the claim too, which it may.
@@ -52,6 +54,7 @@ func main() {
 	flag.StringVar(&driver.Name, "name", "third-party.example.com", "the provisioner of its classes")
 	flag.StringVar(&driver.Backend.Folder, "backend", "", "the folder that is its backend")
 	flag.BoolVar(&driver.Eager, "eager", false, "serve also claims that are Bound with a lost or deleted address")
+	flag.BoolVar(&driver.Plain, "plain", false, "clear Conflict and Lost with Available, whatever the address is")
 	flag.BoolVar(&driver.Rude, "rude", false, "use own names and forms, and do not wait for the core at the end")
 	flag.BoolVar(&driver.WithUID, "uid", false, "write the uid of the claim too")
 	flag.DurationVar(&driver.Poll, "poll", time.Second, "how often the backend is looked at")

@@ -17,6 +17,10 @@ fn owned(object: &mut Value) {
     object["metadata"]["ownerReferences"] = owner("other");
 }
 
+fn own_finalizer(claim: &mut Value) {
+    claim["metadata"]["finalizers"] = json!([CLAIM_PROTECTION, "example.org/own"]);
+}
+
 fn reserved(object: &mut Value) {
     object["metadata"]["annotations"] = json!({RESERVED: "true"});
 }
@@ -29,12 +33,18 @@ pub(super) fn rows() -> Vec<Row> {
         yes(Tenant, Claim, "another annotation", |c| {
             c["metadata"]["annotations"]["team"] = json!("b")
         }),
-        yes(Tenant, Claim, "a finalizer of its own", |c| {
-            c["metadata"]["finalizers"] = json!([CLAIM_PROTECTION, "example.org/own"])
-        }),
+        yes(Tenant, Claim, "a finalizer of its own", own_finalizer),
         yes(Administrator, NewAddress, "a reservation", reserved),
         yes(Administrator, Address, "a reservation", reserved),
         yes(Driver, NewAddress, "an owner", owned),
+        yes(Driver, Claim, "a finalizer of its own", own_finalizer),
+        no(
+            Core,
+            Claim,
+            "a finalizer of others",
+            own_finalizer,
+            "finalizers of a claim outside local.sdn.cozystack.io are written by",
+        ),
         no(Driver, NewAddress, "a reservation", reserved, reserves),
     ];
     for who in [Core, Driver] {
@@ -69,13 +79,6 @@ pub(super) fn rows() -> Vec<Row> {
                     annotations.unwrap().remove("team");
                 },
                 described,
-            ),
-            no(
-                who,
-                Claim,
-                "a finalizer of others",
-                |c| c["metadata"]["finalizers"] = json!([CLAIM_PROTECTION, "example.org/own"]),
-                "finalizers of a claim outside local.sdn.cozystack.io are written by",
             ),
             no(
                 who,

@@ -1,5 +1,6 @@
-//! Accounts that have the rights to write and none of the verbs by which the policies know drivers, core
-//! and administrators: what stops them is the policies. One of them is Kubernetes' garbage collector.
+//! Accounts that have rights to write and none by which the policies know drivers, core and
+//! administrators: what stops them is the policies. One of them is Kubernetes' garbage collector. And one
+//! that has more rights than one should.
 
 use serde_json::{Value, json};
 
@@ -27,9 +28,11 @@ pub(super) fn create(cluster: &Cluster) {
     let written = [
         "ipaddresses",
         "ipaddresses/status",
+        "ipaddressclaims",
         "ipaddressclaims/status",
     ];
-    role("writes", &written, &["get", "create", "update", "patch"]);
+    role("writes", &written, &["get", "update", "patch"]);
+    role("creates", &["ipaddresses"], &["create"]);
     role("binds", &["ipaddressclaims"], &["bind"]);
     for account in ["outsider", "rich-core"] {
         cluster.ctl(&["create", "serviceaccount", account, "-n", SYSTEM]);
@@ -38,6 +41,7 @@ pub(super) fn create(cluster: &Cluster) {
         ("outsider", "writes", "outsider"),
         ("rich-core", "writes", "rich-core"),
         ("rich-core-binds", "binds", "rich-core"),
+        ("rich-core-creates", "creates", "rich-core"),
     ] {
         let role = format!("--clusterrole={role}");
         let account = format!("--serviceaccount={SYSTEM}:{account}");
@@ -88,14 +92,14 @@ pub(super) fn rows() -> Vec<Row> {
             with_another_owner,
             addresses,
         ),
+        yes(Outsider, Claim, "a label", labelled),
         no(
-            GarbageCollector,
+            Outsider,
             Claim,
-            "another owner",
-            with_another_owner,
-            "the owners of a claim are named by",
+            "no stamp",
+            |c| c["metadata"]["annotations"] = json!({}),
+            "is written by the binding core alone",
         ),
-        no(Outsider, NewAddress, "one", |_| {}, addresses),
         no(Outsider, Address, "a label", labelled, addresses),
         no(
             Outsider,

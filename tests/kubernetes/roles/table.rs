@@ -20,9 +20,9 @@ pub(super) enum Who {
     Administrator,
     /// Kubernetes' own.
     GarbageCollector,
-    /// With the rights to write, and none of the verbs that the policies ask for.
+    /// With the right to write what there is, and none by which the policies know somebody.
     Outsider,
-    /// The same with the verb of the core.
+    /// The same with the verb of the core and the right to create addresses.
     RichCore,
 }
 
@@ -46,8 +46,6 @@ pub(super) enum Object {
     NewAddress,
     Address,
     AddressStatus,
-    /// Of an address without a claim.
-    FreeAddressStatus,
     NewClass,
     Class,
     ClassStatus,
@@ -182,6 +180,23 @@ pub(super) fn claims() -> Vec<Row> {
             |c| c["spec"]["className"] = json!("secret"),
             "class secret may not",
         ),
+        no(
+            Tenant,
+            Claim,
+            "no class",
+            |c| drop(c["spec"].as_object_mut().unwrap().remove("className")),
+            "the default class secret may not be used here",
+        ),
+        no(
+            Tenant,
+            Claim,
+            "what a driver says",
+            |c| c["metadata"]["annotations"][SAID] = json!("{}"),
+            said,
+        ),
+        yes(Tenant, Claim, "an address of its class", |c| {
+            c["spec"]["addressName"] = json!("ip-192-0-2-1")
+        }),
         no(
             Tenant,
             ClaimStatus,
@@ -370,6 +385,20 @@ pub(super) fn addresses() -> Vec<Row> {
         no(
             Driver,
             AddressStatus,
+            "no status",
+            |a| a["status"] = json!({}),
+            phases,
+        ),
+        no(
+            Tenant,
+            AddressStatus,
+            "phase Released",
+            |a| a["status"]["phase"] = json!("Released"),
+            "cannot patch resource \"ipaddresses/status\"",
+        ),
+        no(
+            Driver,
+            AddressStatus,
             "phase Released",
             |a| a["status"]["phase"] = json!("Released"),
             phases,
@@ -386,18 +415,26 @@ pub(super) fn addresses() -> Vec<Row> {
         no(
             Driver,
             AddressStatus,
-            "the core's condition",
-            |a| a["status"]["conditions"] = condition("Bound"),
+            "another condition of the core",
+            |a| a["status"]["conditions"] = json!([condition("Reclaimed")]),
             "are written by the binding core alone",
         ),
+        no(
+            Driver,
+            AddressStatus,
+            "no conditions",
+            |a| drop(a["status"].as_object_mut().unwrap().remove("conditions")),
+            "write status with a patch, or keep the conditions that you have read",
+        ),
         yes(Driver, AddressStatus, "its own condition", |a| {
-            a["status"]["conditions"] = condition("CoolingDown")
+            let conditions = a["status"]["conditions"].as_array_mut();
+            conditions.unwrap().push(condition("CoolingDown"));
         }),
         yes(Core, AddressStatus, "phase Released", |a| {
             a["status"]["phase"] = json!("Released")
         }),
         yes(Core, AddressStatus, "its condition", |a| {
-            a["status"]["conditions"] = condition("Bound")
+            a["status"]["conditions"] = json!([condition("Bound")])
         }),
         no(
             Core,
@@ -421,8 +458,7 @@ pub(super) fn addresses() -> Vec<Row> {
 
 /// After a driver has flagged the address.
 pub(super) fn flagged_addresses() -> Vec<Row> {
-    use Object::{AddressStatus, FreeAddressStatus};
-    let back = "leaves Conflict or Lost for Bound or Released, one without for Available";
+    use Object::AddressStatus;
     vec![
         no(
             Core,
@@ -434,52 +470,20 @@ pub(super) fn flagged_addresses() -> Vec<Row> {
         yes(Driver, AddressStatus, "phase Bound", |a| {
             a["status"]["phase"] = json!("Bound")
         }),
-        yes(Driver, AddressStatus, "phase Released", |a| {
-            a["status"]["phase"] = json!("Released")
-        }),
-        no(
-            Driver,
-            AddressStatus,
-            "phase Available",
-            |a| a["status"]["phase"] = json!("Available"),
-            back,
-        ),
-        no(
-            Driver,
-            AddressStatus,
-            "phase Pending",
-            |a| a["status"]["phase"] = json!("Pending"),
-            back,
-        ),
-        no(
-            Driver,
-            AddressStatus,
-            "no phase",
-            |a| a["status"] = json!({}),
-            back,
-        ),
-        yes(Driver, FreeAddressStatus, "phase Available", |a| {
+        yes(Driver, AddressStatus, "phase Available", |a| {
             a["status"]["phase"] = json!("Available")
         }),
-        no(
-            Driver,
-            FreeAddressStatus,
-            "phase Bound",
-            |a| a["status"]["phase"] = json!("Bound"),
-            back,
-        ),
-        no(
-            Driver,
-            FreeAddressStatus,
-            "phase Released",
-            |a| a["status"]["phase"] = json!("Released"),
-            back,
-        ),
+        yes(Driver, AddressStatus, "phase Pending", |a| {
+            a["status"]["phase"] = json!("Pending")
+        }),
+        yes(Driver, AddressStatus, "no phase", |a| {
+            drop(a["status"].as_object_mut().unwrap().remove("phase"))
+        }),
         yes(Driver, AddressStatus, "phase Lost", |a| {
             a["status"]["phase"] = json!("Lost")
         }),
         yes(Core, AddressStatus, "its condition", |a| {
-            a["status"]["conditions"] = condition("Reclaimed")
+            a["status"]["conditions"] = json!([condition("Reclaimed")])
         }),
     ]
 }
@@ -534,7 +538,7 @@ fn default_class(class: &mut Value) {
     class["metadata"]["annotations"] = json!({key: "true"});
 }
 
-fn condition(kind: &str) -> Value {
-    json!([{"type": kind, "status": "True", "reason": "R", "message": "m",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"}])
+pub(super) fn condition(kind: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": "R", "message": "m",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"})
 }

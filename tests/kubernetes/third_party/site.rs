@@ -1,5 +1,5 @@
 //! A cluster with the components of the chart and the driver of somebody else (tests/e2e/driver), which
-//! has an account of its own with the chart's role for drivers.
+//! brings a role of its own.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::binding::items;
-use crate::chart::{self, RELEASE, SYSTEM};
-use crate::cluster::{Cluster, TEAM, address, class, eventually, list};
+use crate::chart::{self, SYSTEM};
+use crate::cluster::{Cluster, TEAM, address, class, driver_role, eventually, list};
 use crate::installation::Installation;
 
 /// The name of the driver, as its classes give it.
@@ -33,7 +33,10 @@ pub(super) struct Site<'a> {
 impl Site<'_> {
     /// The policies are in force, for this account too; no driver runs.
     pub(super) fn prepare(cluster: &Installation) -> Site<'_> {
-        cluster.apply(&list(&account()).to_string());
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": ACCOUNT, "namespace": SYSTEM}});
+        let [role, binding] = driver_role(ACCOUNT);
+        cluster.apply(&list(&[account, role, binding]).to_string());
         let kubeconfig = chart::account(cluster, ACCOUNT);
         eventually("the driver may work", || {
             let may = ["auth", "can-i", "create", "ipaddr", "--as"];
@@ -163,27 +166,6 @@ impl Site<'_> {
         let watch = watch.stderr(Stdio::inherit()).spawn().unwrap();
         History { watch, file }
     }
-}
-
-/// What an administrator gives to the driver: an account, the chart's role for drivers, and what it asks
-/// of Kubernetes itself.
-fn account() -> [Value; 4] {
-    let group = "rbac.authorization.k8s.io";
-    let object = |kind: &str, name: &str| json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": name}});
-    let binding = |name: &str, role: &str| {
-        let mut binding = object("ClusterRoleBinding", name);
-        binding["roleRef"] = json!({"apiGroup": group, "kind": "ClusterRole", "name": role});
-        let account = json!({"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM});
-        binding["subjects"] = json!([account]);
-        binding
-    };
-    let mut own = object("ClusterRole", ACCOUNT);
-    own["rules"] = json!([
-        {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]}]);
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": ACCOUNT, "namespace": SYSTEM}});
-    let ledger = binding("acme-ledger", &format!("{SYSTEM}:{RELEASE}:driver"));
-    [account, own, ledger, binding("acme-own", ACCOUNT)]
 }
 
 /// How many requests the API server has answered, of those whose labels are like this.
