@@ -129,15 +129,15 @@ fn objects_of_older_definitions_outlive_an_upgrade(replicas: Replicas) {
     // A claim that is bound now shows the core that the new fields are kept.
     create(&cluster, &[claim("new", json!({"className": "lan"}))]);
     cluster.wait_bound(TEAM, &["new", "web", "dual", "mail"]);
-    // Every object can be written, also one that could not be made any more.
-    for kind in KINDS {
-        cluster.ctl(&["label", kind, "--all", "upgraded=yes", "-A"]);
-    }
     eventually("the new fields are written", || {
         let claims = items(&cluster, "ipaddrclaim").into_iter();
         let full = claims.filter(|c| c["status"]["addressText"].is_string());
         full.count() == bound.len() + 1
     });
+    // Every object can be written, also one that could not be made any more.
+    for kind in KINDS {
+        cluster.ctl(&["label", kind, "--all", "upgraded=yes", "-A"]);
+    }
     let spelling = address(
         "printer",
         json!({"address": "2001:DB8::00AB", "className": "static"}),

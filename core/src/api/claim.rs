@@ -116,6 +116,15 @@ pub struct IPAddressClaimStatus {
     pub extra: Extra,
 }
 
+impl IPAddressClaimStatus {
+    /// Whether it has what we add to the fields of the source; a server whose definitions do not know these
+    /// drops them.
+    #[must_use]
+    pub fn has_additions(&self) -> bool {
+        !self.address_text.is_empty() || !self.lost_addresses.is_empty()
+    }
+}
+
 /// Why a driver cannot serve a claim: the value of the annotation
 /// [`PROVISIONING_STATUS`](super::names::PROVISIONING_STATUS) (R14).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -219,9 +219,10 @@ fn sound(mut said: ProvisioningStatus) -> Option<ProvisioningStatus> {
 /// them.
 fn prunes_additions(view: &ClaimView, claim: &IPAddressClaim) -> bool {
     !view.additions_kept
-        && claim.status.as_ref().is_some_and(|s| {
-            !s.addresses.is_empty() && s.address_text.is_empty() && s.lost_addresses.is_empty()
-        })
+        && claim
+            .status
+            .as_ref()
+            .is_some_and(|s| !s.addresses.is_empty() && !s.has_additions())
 }
 
 /// Whether writing `desired` would change what the server keeps. A field that it drops is not

@@ -11,7 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Change, Work};
-use crate::api::{IPAddress, IPAddressClaim, IPAddressClass, Key, Kind, ReclaimPolicy, Timestamp};
+use crate::api::{
+    IPAddress, IPAddressClaim, IPAddressClaimStatus, IPAddressClass, Key, Kind, ReclaimPolicy,
+    Timestamp,
+};
 use crate::binding::{AddressView, ClaimView, ClassLookup, Facts, Seen, resolve};
 use crate::mutant::{Mutant, active};
 use crate::store::Revision;
@@ -125,12 +128,13 @@ impl Cache {
             Some(claim) => self.claims.insert(key.clone(), claim.clone()),
             None => self.claims.remove(key),
         };
-        self.additions_kept |= new
-            .iter()
-            .filter_map(|c| c.status.as_ref())
-            .any(|s| !s.address_text.is_empty() || !s.lost_addresses.is_empty());
-        self.waiting.observe(key, old.as_deref(), new.as_deref());
         let mut works = vec![Work::Claim(key.clone())];
+        let status = new.as_ref().and_then(|c| c.status.as_ref());
+        if !self.additions_kept && status.is_some_and(IPAddressClaimStatus::has_additions) {
+            self.additions_kept = true;
+            works.extend(self.without_additions().map(Work::Claim));
+        }
+        self.waiting.observe(key, old.as_deref(), new.as_deref());
         if new.is_none() {
             works.extend(self.pass_on(key, None));
         }
@@ -142,6 +146,15 @@ impl Cache {
             );
         }
         works
+    }
+
+    /// The claims whose status was written when the server dropped what we add to it.
+    fn without_additions(&self) -> impl Iterator<Item = Key> {
+        let lacks = |s: &IPAddressClaimStatus| !s.addresses.is_empty() && !s.has_additions();
+        let claims = self.claims.iter();
+        claims
+            .filter(move |(_, claim)| claim.status.as_ref().is_some_and(lacks))
+            .map(|(key, _)| key.clone())
     }
 
     /// The uid and name of each address whose claimRef names this claim.

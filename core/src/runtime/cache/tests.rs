@@ -249,3 +249,24 @@ fn a_claim_that_was_woken_twice_and_is_gone_passes_both_addresses_on() {
         assert!(works.contains(&Work::Claim(waiting.key())), "{works:?}");
     }
 }
+
+#[test]
+fn claims_of_a_server_that_dropped_our_additions_are_looked_at_once_it_keeps_them() {
+    let mut cache = Cache::default();
+    let mut observe = |new: &IPAddressClaim| {
+        let key = new.key();
+        let old = cache.claims.get(&key).cloned();
+        let new = Some(Arc::new(new.clone()));
+        cache.observe(&Change::Claim { key, old, new })
+    };
+    let older = claim(0, 1, false, 1, false, Some(2));
+    let waiting = claim(1, 1, false, 1, false, None);
+    for claim in [&older, &waiting] {
+        assert_eq!(observe(claim), [Work::Claim(claim.key())]);
+    }
+    let mut newer = claim(2, 1, false, 1, false, Some(3));
+    newer.status.get_or_insert_default().address_text = IPS[3].to_owned();
+    let works = observe(&newer);
+    assert_eq!(works, [Work::Claim(newer.key()), Work::Claim(older.key())]);
+    assert_eq!(observe(&newer), [Work::Claim(newer.key())]);
+}
