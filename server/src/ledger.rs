@@ -179,7 +179,7 @@ impl Ledger {
             #[cfg(feature = "etcd")]
             Ledger::Etcd(_) => Arc::new(LogEvents),
             #[cfg(feature = "kube")]
-            Ledger::Kubernetes(store) => store.events("ipledger-controller"),
+            Ledger::Kubernetes(store) => store.events("ipledger-controller", &host_name()),
         }
     }
 

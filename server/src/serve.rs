@@ -7,7 +7,8 @@
 //!   finish, and closes the ledger last.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +65,7 @@ pub enum ServeError {
         /// The address asked for.
         listen: SocketAddr,
         /// What the system says.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The ledger cannot be opened.
     #[error(transparent)]
@@ -82,12 +83,12 @@ pub enum ServeError {
     Close(StoreError),
     /// The signals of the system cannot be received.
     #[error("signals cannot be received: {0}")]
-    Signals(std::io::Error),
+    Signals(io::Error),
 }
 
-fn bind_advice(error: &std::io::Error) -> String {
+fn bind_advice(error: &io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
+        io::ErrorKind::AddrInUse => {
             "another program listens there, perhaps another `ipledger`; stop it or choose \
              another port with --listen"
                 .to_owned()
@@ -295,12 +296,36 @@ impl Server {
     }
 }
 
-/// Listens; port 0 takes a free one.
+/// Listens; port 0 takes a free one. `[::]` means every address of this machine, also where there is
+/// no IPv6.
 pub(crate) async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
     let failed = |source| ServeError::Bind { listen, source };
-    let listener = TcpListener::bind(listen).await.map_err(failed)?;
+    let listener = match TcpListener::bind(listen).await {
+        Err(error) => match without_ipv6(listen, &error) {
+            Some(instead) => {
+                tracing::warn!(
+                    "there is no IPv6 here ({error}): {instead} is listened on instead of {listen}"
+                );
+                TcpListener::bind(instead).await
+            }
+            None => Err(error),
+        },
+        bound => bound,
+    };
+    let listener = listener.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
+}
+
+/// `socket` and `bind` say so on Linux where the kernel has no IPv6.
+const EAFNOSUPPORT: i32 = 97;
+
+/// What is to be listened on if every address was meant and those of IPv6 cannot be had.
+fn without_ipv6(listen: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
+    let no_ipv6 = error.raw_os_error() == Some(EAFNOSUPPORT)
+        || error.kind() == io::ErrorKind::AddrNotAvailable;
+    let every = listen.is_ipv6() && listen.ip().is_unspecified();
+    (every && no_ipv6).then(|| (Ipv4Addr::UNSPECIFIED, listen.port()).into())
 }
 
 /// Ready once the server is to stop.
@@ -345,6 +370,28 @@ mod tests {
             assert_eq!(error.exit(), Exit::Usage);
             assert!(!file(&folder).exists());
         }
+    }
+
+    #[test]
+    fn every_address_is_those_of_ipv4_where_there_is_no_ipv6() {
+        let no_ipv6 = io::Error::from_raw_os_error(EAFNOSUPPORT);
+        assert!(
+            no_ipv6.to_string().contains("family not supported"),
+            "{no_ipv6}"
+        );
+        let instead = |listen: &str, error: &io::Error| {
+            let instead = without_ipv6(listen.parse().unwrap(), error);
+            instead.map(|address| address.to_string())
+        };
+        let every = Some("0.0.0.0:8080".to_owned());
+        assert_eq!(instead("[::]:8080", &no_ipv6), every);
+        let none = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        assert_eq!(instead("[::]:8080", &none), every);
+        // Whoever asks for one address gets that one or none.
+        assert_eq!(instead("[::1]:8080", &none), None);
+        assert_eq!(instead("0.0.0.0:8080", &none), None);
+        let taken = io::Error::from(io::ErrorKind::AddrInUse);
+        assert_eq!(instead("[::]:8080", &taken), None);
     }
 
     #[tokio::test]

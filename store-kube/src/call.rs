@@ -1,30 +1,25 @@
 //! One request and its answer. No request is ever sent twice from here: a write that is repeated
 //! would meet its own first success.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, Method, Request, Response};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 
 use crate::failure::{Failure, Status};
-
-/// The longest that an overloaded server is left alone at its word.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long if it does not say.
-pub(crate) const PAUSE: Duration = Duration::from_secs(1);
+use crate::health::Health;
+use crate::pause::{self, Pause};
 
 pub(crate) struct Caller {
     client: kube::Client,
     timeout: Duration,
-    /// An overloaded server has asked for quiet until then.
-    quiet_until: Mutex<Option<Instant>>,
-    /// Why the last call got no answer of use, if it got none.
-    trouble: Mutex<Option<String>>,
+    pause: Pause,
+    health: Arc<Health>,
 }
 
 impl Caller {
@@ -32,23 +27,24 @@ impl Caller {
         Caller {
             client,
             timeout,
-            quiet_until: Mutex::new(None),
-            trouble: Mutex::new(None),
+            pause: Pause::default(),
+            health: Arc::default(),
         }
     }
 
-    /// The client itself, which waits for nothing.
-    pub(crate) fn client(&self) -> kube::Client {
-        self.client.clone()
+    /// One of the same server that leaves it alone only if its own calls are refused. It is for a few
+    /// calls that cannot wait for what many others have caused.
+    pub(crate) fn apart(&self) -> Caller {
+        Caller {
+            client: self.client.clone(),
+            timeout: self.timeout,
+            pause: Pause::default(),
+            health: Arc::clone(&self.health),
+        }
     }
 
-    /// Whether the server answers; if not, what is wrong.
-    pub(crate) fn health(&self) -> Result<(), String> {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*trouble {
-            None => Ok(()),
-            Some(reason) => Err(format!("the API server: {reason}")),
-        }
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
     }
 
     /// Sends a request and reads the answer, a JSON object.
@@ -59,7 +55,7 @@ impl Caller {
         body: Option<Vec<u8>>,
     ) -> Result<Value, Failure> {
         let answer = async {
-            self.wait_for_quiet().await?;
+            self.pause.wait(self.timeout).await?;
             let response = self.send(method, path, body).await?;
             let bytes = response.into_body().collect().await;
             let bytes = bytes.map_err(|e| Failure::Unknown(chain(&e)))?.to_bytes();
@@ -76,7 +72,7 @@ impl Caller {
     /// Sends a request whose answer comes bit by bit.
     pub(crate) async fn stream(&self, path: String) -> Result<Body, Failure> {
         let response = async {
-            self.wait_for_quiet().await?;
+            self.pause.wait(self.timeout).await?;
             self.send(Method::GET, path, None).await
         };
         Ok(self.bounded(response).await?.into_body())
@@ -107,8 +103,8 @@ impl Caller {
         let bytes = body.collect().await;
         let bytes = bytes.map_err(|e| Failure::Unknown(chain(&e)))?.to_bytes();
         let status = Status::read(head.status, &bytes);
-        if let Some(pause) = asked_pause(&head.headers, &status) {
-            self.leave_alone(pause);
+        if let Some(length) = pause::asked(&head.headers, &status, SystemTime::now()) {
+            self.pause.begin(length);
         }
         Err(Failure::of_answer(status))
     }
@@ -121,58 +117,8 @@ impl Caller {
         let answer = timeout(limit, call)
             .await
             .unwrap_or_else(|_| Err(Failure::Unknown(format!("no answer within {limit:?}"))));
-        let trouble = match &answer {
-            Ok(_) | Err(Failure::Refused(_)) => None,
-            Err(Failure::NotDone(reason) | Failure::Unknown(reason)) => Some(reason.clone()),
-        };
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        self.health.answered(&answer);
         answer
-    }
-
-    /// Waits until an overloaded server may be asked again.
-    pub(crate) async fn wait_for_quiet(&self) -> Result<(), Failure> {
-        let began = Instant::now();
-        loop {
-            let until = *self.quiet();
-            let Some(until) = until.filter(|u| *u > Instant::now()) else {
-                return Ok(());
-            };
-            // Nothing was sent yet, which a time-out could not tell.
-            if until >= began + self.timeout {
-                return Err(Failure::NotDone("it is overloaded".to_owned()));
-            }
-            sleep_until(until).await;
-        }
-    }
-
-    fn quiet(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.quiet_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sends nothing for so long, at the server's word.
-    pub(crate) fn leave_alone(&self, pause: Duration) {
-        let pause = pause.min(LONGEST_PAUSE);
-        tracing::warn!(?pause, "the API server is overloaded and is left alone");
-        let mut until = self.quiet();
-        // An earlier answer may have asked for more.
-        *until = (*until).max(Some(Instant::now() + pause));
-    }
-}
-
-/// For how long a server that refuses a call asks to be left alone, if it does. A 429 does in any case.
-fn asked_pause(headers: &HeaderMap, status: &Status) -> Option<Duration> {
-    let header = headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok());
-    let seconds = header
-        .and_then(|text| text.trim().parse().ok())
-        .or_else(|| {
-            let details = status.details.as_ref();
-            details.map(|d| d.retry_after_seconds).filter(|s| *s > 0)
-        });
-    match seconds {
-        Some(seconds) => Some(Duration::from_secs(seconds)),
-        None => (status.code == 429).then_some(PAUSE),
     }
 }
 
@@ -213,30 +159,79 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use std::sync::Mutex;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
 
     use super::*;
 
-    fn pause(code: u16, header: Option<&'static str>) -> Option<Duration> {
-        let mut headers = HeaderMap::new();
-        if let Some(text) = header {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(text));
-        }
-        let status = Status {
-            code,
-            ..Status::default()
-        };
-        asked_pause(&headers, &status)
+    /// A server that refuses its first call with this header, and answers all others. When each came.
+    async fn overloaded(retry_after: &str) -> (Caller, Arc<Mutex<Vec<Instant>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let came: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let refusal = format!(
+            "HTTP/1.1 429 Too Many Requests\r\nRetry-After: {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+            retry_after
+        );
+        let all = came.clone();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let first = {
+                    let mut all = all.lock().unwrap();
+                    all.push(Instant::now());
+                    all.len() == 1
+                };
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await.unwrap();
+                let answer = if first {
+                    refusal.as_str()
+                } else {
+                    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
+                };
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        let mut config = kube::Config::new(url.parse().unwrap());
+        config.default_retry = false;
+        let client = kube::Client::try_from(config).unwrap();
+        let caller = Caller::new(client, Duration::from_secs(20));
+        (caller, came)
     }
 
-    #[test]
-    fn a_server_is_left_alone_for_as_long_as_it_asks_whatever_the_code() {
-        let seconds = |n| Some(Duration::from_secs(n));
-        assert_eq!(pause(429, Some("7")), seconds(7));
-        assert_eq!(pause(429, None), Some(PAUSE));
-        assert_eq!(pause(429, Some("soon")), Some(PAUSE));
-        assert_eq!(pause(503, Some("5")), seconds(5));
-        assert_eq!(pause(503, None), None);
-        assert_eq!(pause(409, None), None);
+    async fn assert_left_alone_for_a_second(retry_after: &str) {
+        let (caller, came) = overloaded(retry_after).await;
+        let refused = caller.get("/first".to_owned()).await;
+        assert!(matches!(refused, Err(Failure::NotDone(_))), "{refused:?}");
+        assert!(caller.health().check().is_err());
+        // A lease is renewed meanwhile.
+        caller.apart().get("/lease".to_owned()).await.unwrap();
+        let calls = (0..8).map(|n| caller.get(format!("/{n}")));
+        for answer in futures::future::join_all(calls).await {
+            answer.unwrap();
+        }
+        assert_eq!(caller.health().check(), Ok(()));
+        let came = came.lock().unwrap();
+        assert_eq!(came.len(), 10);
+        let after: Vec<Duration> = came.iter().map(|at| *at - came[0]).collect();
+        assert!(after[1] < Duration::from_secs(1), "{after:?}");
+        assert!(after[2] >= Duration::from_secs(1), "{after:?}");
+        // Not all at once.
+        assert!(after[9] - after[2] > Duration::from_millis(50), "{after:?}");
+    }
+
+    #[tokio::test]
+    async fn an_overloaded_server_is_left_alone_by_all_calls_but_those_apart() {
+        assert_left_alone_for_a_second("1").await;
+    }
+
+    #[tokio::test]
+    async fn an_overloaded_server_may_name_a_date() {
+        // In whole seconds: more than one from now.
+        let date = SystemTime::now() + Duration::from_secs(3);
+        assert_left_alone_for_a_second(&httpdate::fmt_http_date(date)).await;
     }
 }

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::Inner;
+use crate::call::Caller;
 use crate::failure::Failure;
+use crate::health::Right;
 use crate::path;
 
 /// A process that does not lead looks at least so often whether it can.
@@ -37,8 +39,10 @@ pub struct LeaseOptions {
     pub duration: Duration,
 }
 
+#[derive(Clone)]
 pub(crate) struct Candidate {
-    inner: Arc<Inner>,
+    /// That others have overloaded the server must not cost the lease.
+    caller: Arc<Caller>,
     options: LeaseOptions,
 }
 
@@ -122,7 +126,7 @@ fn given_back(lease: &Value, now: SystemTime) -> Value {
 }
 
 /// `meta/v1` `MicroTime`, which has six digits behind the seconds, no more and no less.
-fn micro_time(now: SystemTime) -> String {
+pub(crate) fn micro_time(now: SystemTime) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = Timestamp::from(now).to_string();
     let seconds = seconds.trim_end_matches('Z');
@@ -139,8 +143,11 @@ enum Answer {
 }
 
 impl Candidate {
-    pub(crate) fn new(inner: Arc<Inner>, options: LeaseOptions) -> Candidate {
-        Candidate { inner, options }
+    pub(crate) fn new(inner: &Inner, options: LeaseOptions) -> Candidate {
+        Candidate {
+            caller: Arc::new(inner.caller.apart()),
+            options,
+        }
     }
 
     async fn attempt(&self, seen: &mut Option<Seen>) -> Result<Holding, String> {
@@ -156,7 +163,7 @@ impl Candidate {
         let next = held(lease.as_ref(), &self.options, SystemTime::now());
         match self.write(&next, lease.is_some()).await.map_err(said)? {
             Answer::Is(lease) => Ok(Holding {
-                candidate: Candidate::new(Arc::clone(&self.inner), self.options.clone()),
+                candidate: self.clone(),
                 lease,
                 renewed: asked,
                 try_at: asked + self.options.duration / RENEWALS,
@@ -167,7 +174,9 @@ impl Candidate {
 
     async fn get(&self) -> Result<Answer, Failure> {
         let path = path::of_lease(&self.options.namespace, Some(&self.options.name));
-        self.answer(self.inner.caller.get(path).await)
+        let answer = self.caller.get(path).await;
+        self.caller.health().allowed(Right::ReadLease, &answer);
+        self.answer(answer)
     }
 
     /// A swap on the revision in it, or a creation.
@@ -176,7 +185,9 @@ impl Candidate {
         let method = if exists { Method::PUT } else { Method::POST };
         let path = path::of_lease(&self.options.namespace, name);
         let body = lease.to_string().into_bytes();
-        self.answer(self.inner.caller.call(method, path, Some(body)).await)
+        let answer = self.caller.call(method, path, Some(body)).await;
+        self.caller.health().allowed(Right::WriteLease, &answer);
+        self.answer(answer)
     }
 
     fn answer(&self, answer: Result<Value, Failure>) -> Result<Answer, Failure> {

@@ -9,7 +9,8 @@
 //! * A watch outlives a lost connection and a restart of the server: it is opened again behind the
 //!   last revision that it has delivered. It ends with `Expired` when the server no longer knows
 //!   that one. It never gets `TooSlow`.
-//! * An overloaded server (429) is left alone for as long as it asks.
+//! * An overloaded server (429) is left alone for as long as it asks, at most five minutes; those who
+//!   waited come back spread over a second. The renewal of a lease waits only if it was refused itself.
 //!
 //! # Assumptions
 //! * The CRDs of ipledger are installed, with their status subresource.
@@ -29,11 +30,13 @@
 mod call;
 mod events;
 mod failure;
+mod health;
 mod lease;
 mod lines;
 mod list;
 mod options;
 mod path;
+mod pause;
 mod watch;
 mod wire;
 mod write;
@@ -48,7 +51,6 @@ use ipledger_core::store::{
     Capabilities, Deletion, ListOptions, ListPage, Part, Preconditions, ReadAt, Revision, Store,
     StoreError, WatchOptions, WatchStream,
 };
-use kube::runtime::events::Reporter;
 use tokio::sync::watch::Sender;
 
 use crate::call::Caller;
@@ -109,22 +111,27 @@ impl KubeStore {
 
     /// How this process stands for a lease in the same cluster.
     pub fn election(&self, options: LeaseOptions) -> Arc<dyn Election> {
-        Arc::new(lease::Candidate::new(Arc::clone(&self.inner), options))
+        Arc::new(lease::Candidate::new(&self.inner, options))
     }
 
-    /// Publishes what becomes of claims as Kubernetes Events of this controller. Needs the right to
-    /// `create` and `patch` `events` of `events.k8s.io`; without it they are in the log alone.
-    pub fn events(&self, controller: &str) -> Arc<dyn EventSink> {
-        let reporter = Reporter::from(controller);
+    /// Publishes what becomes of claims as Kubernetes Events of this controller, of which `instance` is
+    /// one process; at most 128 characters each. Needs the right to `create` and `patch` `events` of
+    /// `events.k8s.io`; without it they are in the log alone.
+    pub fn events(&self, controller: &str, instance: &str) -> Arc<dyn EventSink> {
+        let reporter = events::Reporter {
+            controller: controller.to_owned(),
+            instance: instance.to_owned(),
+        };
         Arc::new(events::Events::start(Arc::clone(&self.inner), reporter))
     }
 
-    /// Whether the API server answered the last call; if not, what is wrong.
+    /// Whether the API server answered the last call, and has not just denied a right without which
+    /// nothing works; if not, what is wrong.
     ///
     /// # Errors
     /// What is wrong, for people.
     pub fn health(&self) -> Result<(), String> {
-        self.inner.caller.health()
+        self.inner.caller.health().check()
     }
 
     /// Writes of objects that were answered with success since the store was opened.

@@ -5,6 +5,7 @@ use ipledger_core::store::{ListOptions, ListPage, Revision, StoreError};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::health::Right;
 use crate::path::{self, Query};
 use crate::{Inner, wire};
 
@@ -23,6 +24,7 @@ impl Inner {
             query = query.with("continue", unwrapped(kind, token)?);
         }
         let answer = self.caller.get(query.into_path()).await;
+        self.caller.health().allowed(Right::List(kind), &answer);
         let answer = answer.map_err(|failure| match failure {
             Failure::Refused(status) if status.code == 400 && options.continue_token.is_some() => {
                 refused(&status.message)
@@ -36,6 +38,7 @@ impl Inner {
     pub(crate) async fn committed(&self, kind: Kind) -> Result<Revision, StoreError> {
         let query = Query::new(path::of_kind(kind, None)).with("limit", "1");
         let answer = self.caller.get(query.into_path()).await;
+        self.caller.health().allowed(Right::List(kind), &answer);
         let answer = answer.map_err(|failure| failure.of_read(&Key::cluster(kind, "")))?;
         list_revision(kind, &answer)
     }

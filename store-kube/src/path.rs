@@ -37,6 +37,13 @@ pub(crate) fn of_lease(namespace: &str, name: Option<&str>) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases{name}")
 }
 
+/// The path of an Event, or of those of a namespace.
+pub(crate) fn of_event(namespace: &str, name: Option<&str>) -> String {
+    let name = name.map_or_else(String::new, |name| format!("/{}", encoded(name)));
+    let namespace = encoded(namespace);
+    format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events{name}")
+}
+
 /// A query under construction.
 pub(crate) struct Query(String);
 

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::failure::{Failure, Status, unavailable};
+use crate::health::Right;
 use crate::lines::Lines;
 use crate::path::{self, Query};
 use crate::{Inner, wire};
@@ -237,8 +238,13 @@ impl Follower {
             .with("allowWatchBookmarks", "true")
             .with("resourceVersion", &self.position.to_string())
             .with("timeoutSeconds", &lasting.as_secs().to_string());
-        let lines = self.inner.lines(query.into_path()).await?;
-        Ok(Opened { lines, short })
+        let lines = self.inner.lines(query.into_path()).await;
+        let health = self.inner.caller.health();
+        health.allowed(Right::Watch(self.kind), &lines);
+        Ok(Opened {
+            lines: lines?,
+            short,
+        })
     }
 
     async fn read(&mut self, opened: Opened) -> End {

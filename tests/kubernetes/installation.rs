@@ -108,6 +108,12 @@ impl Installation {
         self.start(self.replicas);
     }
 
+    /// Stops the components and starts others.
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        self.start(self.replicas);
+    }
+
     /// Cuts all connections of the components. How many there were.
     pub(crate) fn cut(&self) -> usize {
         self.relay.as_ref().expect("a relay is between").cut()

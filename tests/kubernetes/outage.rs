@@ -125,14 +125,17 @@ async fn an_overloaded_server_is_left_alone_for_as_long_as_it_asks(cluster: Clus
         for round in 0.. {
             // One is let in, as long as it is alone.
             let names: Vec<String> = (0..16).map(|n| format!("c-{round}-{n}")).collect();
-            let creates = names.iter().map(|name| store.create(claim(name)));
+            let creates = names.iter().map(|name| async {
+                let outcome = store.create(claim(name)).await;
+                (outcome, Instant::now())
+            });
             let outcomes = futures::future::join_all(creates).await;
             let mut refused = Vec::new();
-            for (name, outcome) in names.into_iter().zip(outcomes) {
+            for (name, (outcome, at)) in names.into_iter().zip(outcomes) {
                 if outcome.is_err() {
                     let reason = assert_unavailable(outcome);
                     assert!(reason.contains("overloaded"), "{reason}");
-                    refused.push(name);
+                    refused.push((name, at));
                 }
             }
             // None is as long as the level is not in force.
@@ -145,12 +148,13 @@ async fn an_overloaded_server_is_left_alone_for_as_long_as_it_asks(cluster: Clus
     let refused = timeout(PATIENCE, refused)
         .await
         .expect("the level gets in force");
-    // The server asks for a second.
-    let asked = Instant::now();
+    // The server asks for a second. (How exact that is kept is seen in the store's own tests; here the
+    // refusal is noticed a moment after it came.)
+    let asked = refused.iter().map(|(_, at)| *at).max().unwrap();
     get(&store, "before").await;
     let waited = asked.elapsed();
-    assert!(waited >= Duration::from_millis(500), "{waited:?}");
-    for name in refused {
+    assert!(waited >= Duration::from_millis(950), "{waited:?}");
+    for (name, _) in refused {
         let absent = store.get(&key(&name), ReadAt::Latest).await;
         assert_eq!(absent, Err(StoreError::NotFound { key: key(&name) }));
     }

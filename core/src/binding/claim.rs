@@ -385,10 +385,12 @@ fn event(claim: &IPAddressClaim, desired: &crate::api::IPAddressClaimStatus) -> 
     let message = find_condition(&desired.conditions, condition::BOUND)
         .map(|c| c.message.clone())
         .unwrap_or_default();
-    let kind = match after {
-        (Some(ClaimPhase::Bound), _) => EventKind::Normal,
-        (Some(ClaimPhase::Pending), reason::WAITING_FOR_PROVISIONING) => EventKind::Normal,
-        _ => EventKind::Warning,
+    let kind = match (is_well(after), before) {
+        (false, _) => EventKind::Warning,
+        (true, (None, _)) => EventKind::Normal,
+        (true, before) if is_well(before) => EventKind::Normal,
+        // As the claim itself says it, whichever process gave the warning.
+        (true, _) => EventKind::Recovery,
     };
     Some(Event {
         about: claim.key(),
@@ -397,4 +399,13 @@ fn event(claim: &IPAddressClaim, desired: &crate::api::IPAddressClaimStatus) -> 
         reason: after.1.to_owned(),
         message,
     })
+}
+
+/// Whether nobody has to act on a claim of this phase and reason.
+fn is_well(said: (Option<ClaimPhase>, &str)) -> bool {
+    match said {
+        (Some(ClaimPhase::Bound), _) => true,
+        (Some(ClaimPhase::Pending), reason) => reason == reason::WAITING_FOR_PROVISIONING,
+        _ => false,
+    }
 }

@@ -137,6 +137,8 @@ impl Write {
 pub enum EventKind {
     /// As it should be.
     Normal,
+    /// As it should be, after a warning.
+    Recovery,
     /// Somebody may have to act.
     Warning,
 }

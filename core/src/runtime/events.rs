@@ -21,7 +21,7 @@ impl EventSink for LogEvents {
         } = event;
         // A warning to a tenant is not one to whoever runs the server.
         let kind = match kind {
-            EventKind::Normal => "Normal",
+            EventKind::Normal | EventKind::Recovery => "Normal",
             EventKind::Warning => "Warning",
         };
         tracing::info!(object = %about, kind, %reason, "{message}");

@@ -179,6 +179,33 @@ async fn r15_events_come_on_change_only_and_to_the_owner() {
 }
 
 #[tokio::test]
+async fn r15_good_news_after_a_warning_are_told_as_such_also_by_a_core_that_did_not_warn() {
+    let mut w = World::new().await;
+    w.claim_with("a", of_class("c")).await;
+    w.settle().await;
+    let mut other = w.another_core().await;
+    w.class("c").await;
+    other.settle().await;
+    w.address("192.0.2.1", "c").await;
+    other.settle().await;
+    let told = |events: Vec<ipledger_core::binding::Event>| -> Vec<(EventKind, String)> {
+        events.into_iter().map(|e| (e.kind, e.reason)).collect()
+    };
+    let told_of = |kind, reason: &str| (kind, reason.to_owned());
+    assert_eq!(
+        told(w.core.events()),
+        [told_of(EventKind::Warning, "ClassNotFound")]
+    );
+    assert_eq!(
+        told(other.events()),
+        [
+            told_of(EventKind::Recovery, "WaitingForProvisioning"),
+            told_of(EventKind::Normal, "Bound"),
+        ]
+    );
+}
+
+#[tokio::test]
 async fn r12_a_core_that_has_not_seen_the_deletion_does_not_take_back_what_another_says_of_it() {
     let mut w = World::new().await;
     w.class("c").await;

@@ -164,21 +164,27 @@ impl From<ClusterArgs> for ipledger_store_kube::Cluster {
     }
 }
 
-/// How a controller runs against a Kubernetes cluster.
+/// How a controller runs against a Kubernetes cluster. The last of a repeated option counts: what the
+/// chart is given as further arguments comes behind its own.
 #[cfg(feature = "kube")]
 #[derive(Debug, Args)]
 pub(super) struct ControllerArgs {
     #[command(flatten)]
     pub(super) cluster: ClusterArgs,
     /// Where to serve /livez, /readyz and /metrics
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        overrides_with = "listen"
+    )]
     pub(super) listen: SocketAddr,
     /// Work only while holding this Lease, of which several processes can be given the same one
-    #[arg(long, value_name = "NAMESPACE/NAME")]
+    #[arg(long, value_name = "NAMESPACE/NAME", overrides_with = "lease")]
     pub(super) lease: Option<LeaseName>,
     /// How long a lease must not have been renewed before another process takes it
     #[arg(long, value_name = "DURATION", default_value = "15s", requires = "lease",
-        value_parser = lease_duration)]
+        overrides_with = "lease_duration", value_parser = lease_duration)]
     pub(super) lease_duration: Duration,
 }
 
@@ -533,8 +539,13 @@ mod tests {
     #[cfg(feature = "kube")]
     #[test]
     fn a_controller_is_told_where_it_listens_and_which_lease_it_needs() {
-        let words = "ipledger driver range --listen [::]:8080 --lease a/b --lease-duration 15s";
-        match Cli::try_parse_from(words.split(' ')).unwrap().command {
+        // As the chart writes it, with what an operator adds.
+        let words = "ipledger driver range --listen 192.0.2.7:1 --lease x/y --lease-duration 9s \
+                     --listen [::]:8080 --lease a/b --lease-duration 15s";
+        match Cli::try_parse_from(words.split_whitespace())
+            .unwrap()
+            .command
+        {
             Command::Driver {
                 which: Driver::Range(args),
             } => {
