@@ -159,8 +159,18 @@ async fn what_cannot_be_changed_is_refused(cluster: Arc<Cluster>) {
             "{said}\nwithout: {message}"
         );
     }
+    let unsaid = json!({"address": "192.0.2.12", "className": "public"});
+    let unsaid = address("ip-192-0-2-12", unsaid);
     for (before, changes) in [
         (&ip, ("/spec/className", json!("private"))),
+        // What was never said can still be said.
+        (
+            &unsaid,
+            (
+                "/spec",
+                json!({"address": "192.0.2.12", "className": "public", "source": {"fromClass": {}}}),
+            ),
+        ),
         (
             &kept,
             ("/metadata", json!({"name": "kept", "labels": {"a": "b"}})),

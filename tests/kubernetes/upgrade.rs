@@ -164,13 +164,27 @@ fn objects_of_older_definitions_outlive_an_upgrade(replicas: Replicas) {
     cluster.clear();
 }
 
-/// Steps 2 and 3 of the documentation.
-fn delete_all(cluster: &Cluster) {
+/// Steps 2 to 4 of the documentation.
+fn delete_all(cluster: &Installation) {
     let all = ["--all", "--timeout=60s"];
     let claims = format!("ipaddressclaims.{GROUP}");
     cluster.ctl(&[&["delete", &claims, "--all-namespaces"][..], &all].concat());
-    cluster.ctl(&[&["delete", &format!("ipaddresses.{GROUP}")][..], &all].concat());
+    let addresses = format!("ipaddresses.{GROUP}");
+    cluster.ctl(&["delete", &addresses, "--all", "--wait=false"]);
     cluster.ctl(&[&["delete", &format!("ipaddressclasses.{GROUP}")][..], &all].concat());
+    let told = |cluster: &Installation| {
+        let output = cluster.check();
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), told)
+    };
+    eventually("only what rests is left, and until when is said", || {
+        let (code, told) = told(cluster);
+        let of_rest = "(the range driver, until 20";
+        code == Some(10) && told.lines().count() == 1 && told.contains(of_rest)
+    });
+    let no_rest = format!("{RANGE}/reuse-after-");
+    cluster.ctl(&["annotate", &addresses, "--all", &no_rest]);
+    eventually("nothing is held any more", || told(cluster).0 == Some(0));
 }
 
 fn ledger(cluster: &Cluster) {
@@ -187,17 +201,23 @@ fn ledger(cluster: &Cluster) {
                 json!({"provisioner": RANGE, "reclaimPolicy": "Retain",
                 "parameters": {"addresses": ["198.51.100.0/28"]}}),
             ),
+            class(
+                "rests",
+                json!({"provisioner": RANGE, "reclaimPolicy": "Delete",
+                "parameters": {"addresses": ["203.0.113.64/28"], "reuseAfter": "1h"}}),
+            ),
             address(
                 "ip-203-0-113-7",
                 json!({"address": "203.0.113.7", "className": "stays"}),
             ),
+            claim("rests", json!({"className": "rests"})),
             claim("dual", json!({"className": "goes", "family": "Dual"})),
             claim("stays", json!({"className": "stays"})),
             claim("left", json!({"className": "stays"})),
             claim("waits", json!({"className": "stays", "family": "IPv6"})),
         ],
     );
-    cluster.wait_bound(TEAM, &["dual", "stays", "left"]);
+    cluster.wait_bound(TEAM, &["dual", "stays", "left", "rests"]);
     cluster.ctl(&["delete", "ipaddrclaim", "left", "-n", TEAM]);
     // A backend uses an address elsewhere.
     let held = cluster.ctl(&[
@@ -229,6 +249,7 @@ fn the_order_of_an_uninstallation_leaves_nothing_stuck(replicas: Replicas) {
         "IPAddressClaim team-a/stays: local.sdn.cozystack.io/claim-protection (the binding core)",
         "local.sdn.cozystack.io/address-protection (the binding core)",
         "range.drivers.local.sdn.cozystack.io/teardown (the range driver)",
+        "range.drivers.local.sdn.cozystack.io/teardown (the range driver, 1h after the release)",
     ] {
         assert!(told.contains(line), "{line}: {told}");
     }
@@ -245,8 +266,6 @@ fn the_order_of_an_uninstallation_leaves_nothing_stuck(replicas: Replicas) {
     chart::release(&cluster, "install", Path::new(CHART), &[]);
     cluster.start(replicas);
     delete_all(&cluster);
-    let free = cluster.check();
-    assert_eq!(free.status.code(), Some(0), "{free:?}");
     cluster.stop();
     uninstall(&cluster);
     let ours = "app.kubernetes.io/name=ipledger";

@@ -44,6 +44,7 @@ mod waiting;
 
 pub use driver::{RangeDriver, RangeKey};
 pub use parameters::{Order, ParameterError, Parameters};
+pub use teardown::Rest;
 
 /// The driver's name: the `spec.provisioner` of its classes and the stamp on its claims.
 pub const NAME: &str = "range.drivers.local.sdn.cozystack.io";

@@ -2,11 +2,31 @@
 
 use std::time::Duration;
 
-use ipledger_core::api::{IPAddress, Timestamp, Verdict, find_condition, set_condition};
+use ipledger_core::api::{
+    IPAddress, ObjectMeta, Timestamp, Verdict, find_condition, set_condition,
+};
 use ipledger_core::mutant::{Mutant, active};
 
 use super::holdings::is_leaving;
 use super::{FINALIZER, REUSABLE_AT, REUSE_AFTER, condition};
+
+/// How long an address keeps the driver's finalizer after it is released (D5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// So long after the release, which is still to come.
+    For(Duration),
+    /// Until then.
+    Until(Timestamp),
+}
+
+impl Rest {
+    /// That of an address, by its metadata; `None` if it goes as soon as it is released.
+    pub fn of(address: &ObjectMeta) -> Option<Rest> {
+        let rest = Some(reuse_after(address)).filter(|rest| !rest.is_zero())?;
+        let until = reusable_at(address).filter(|_| address.is_deleting());
+        Some(until.map_or(Rest::For(rest), Rest::Until))
+    }
+}
 
 /// The next step for an address.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,10 +53,10 @@ pub(super) fn next_step(address: &IPAddress, now: Timestamp) -> Teardown {
         return Teardown::Nothing;
     }
     let mut next = address.clone();
-    let rest = reuse_after(address);
+    let rest = reuse_after(&address.metadata);
     let latest = now.plus(rest);
     // An end beyond that was written by a clock that was ahead, or by hand.
-    let Some(until) = reusable_at(address).filter(|until| *until <= latest) else {
+    let Some(until) = reusable_at(&address.metadata).filter(|until| *until <= latest) else {
         if rest.is_zero() || active(Mutant::RestSkipped) {
             next.metadata.remove_finalizer(FINALIZER);
         } else {
@@ -69,14 +89,14 @@ pub(super) fn next_step(address: &IPAddress, now: Timestamp) -> Teardown {
 
 /// How long the IP rests. An annotation that cannot be read any more means no rest: nothing may
 /// stay for ever because somebody edited it.
-fn reuse_after(address: &IPAddress) -> Duration {
-    let text = address.metadata.annotation(REUSE_AFTER);
+fn reuse_after(address: &ObjectMeta) -> Duration {
+    let text = address.annotation(REUSE_AFTER);
     text.and_then(|text| humantime::parse_duration(text).ok())
         .unwrap_or_default()
 }
 
-fn reusable_at(address: &IPAddress) -> Option<Timestamp> {
-    let text = address.metadata.annotation(REUSABLE_AT)?;
+fn reusable_at(address: &ObjectMeta) -> Option<Timestamp> {
+    let text = address.annotation(REUSABLE_AT)?;
     humantime::parse_rfc3339(text).ok().map(Timestamp::from)
 }
 
@@ -121,9 +141,12 @@ mod tests {
             .metadata
             .annotations
             .insert(REUSE_AFTER.to_owned(), "1h".to_owned());
+        let hour = Duration::from_secs(3600);
+        assert_eq!(Rest::of(&address.metadata), Some(Rest::For(hour)));
         let Teardown::WriteMain(address) = next_step(&address, at(1000)) else {
             panic!("the end should be written");
         };
+        assert_eq!(Rest::of(&address.metadata), Some(Rest::Until(at(4600))));
         assert_eq!(
             address.metadata.annotation(REUSABLE_AT),
             Some("1970-01-01T01:16:40Z")
@@ -140,6 +163,23 @@ mod tests {
         );
         assert!(
             matches!(next_step(&address, at(4600)), Teardown::WriteMain(a) if a.metadata.finalizers.is_empty())
+        );
+    }
+
+    #[test]
+    fn a_cool_down_is_ended_by_whoever_takes_it_off_the_address() {
+        let mut address = marked(&[FINALIZER]);
+        let annotations = [(REUSE_AFTER, "1h"), (REUSABLE_AT, "1970-01-01T01:16:40Z")];
+        let annotations = annotations.map(|(k, v)| (k.to_owned(), v.to_owned()));
+        address.metadata.annotations.extend(annotations);
+        assert!(matches!(
+            next_step(&address, at(1000)),
+            Teardown::WriteStatus(..)
+        ));
+        address.metadata.annotations.remove(REUSE_AFTER);
+        assert_eq!(Rest::of(&address.metadata), None);
+        assert!(
+            matches!(next_step(&address, at(1000)), Teardown::WriteMain(a) if a.metadata.finalizers.is_empty())
         );
     }
 

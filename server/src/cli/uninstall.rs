@@ -1,9 +1,9 @@
 //! `uninstall --check`: what would be held for ever if the controllers were gone.
 
 use ipledger_core::api::names::{ADDRESS_PROTECTION, CLAIM_PROTECTION};
-use ipledger_core::api::{Kind, Object};
+use ipledger_core::api::{Kind, Object, ObjectMeta};
 use ipledger_core::store::{ListOptions, Store, StoreError};
-use ipledger_drivers::range;
+use ipledger_drivers::range::{self, Rest};
 
 use super::exit::{CliError, Exit};
 use super::output::Terminal;
@@ -64,17 +64,24 @@ fn line(object: &Object) -> Option<String> {
     let finalizers = object.metadata.finalizers.iter();
     let held: Vec<String> = finalizers
         .filter(|f| !OF_KUBERNETES.contains(&f.as_str()))
-        .map(|f| format!("{f} ({})", owner(f)))
+        .map(|f| format!("{f} ({})", owner(f, &object.metadata)))
         .collect();
     (!held.is_empty()).then(|| format!("{}: {}", object.key(), held.join(", ")))
 }
 
-/// Who takes this finalizer away.
-fn owner(finalizer: &str) -> String {
+/// Who takes this finalizer away, and when if not at once.
+fn owner(finalizer: &str, of: &ObjectMeta) -> String {
     let prefix = finalizer.split('/').next().unwrap_or(finalizer);
     match finalizer {
         CLAIM_PROTECTION | ADDRESS_PROTECTION => "the binding core".to_owned(),
-        range::FINALIZER => "the range driver".to_owned(),
+        range::FINALIZER => match Rest::of(of) {
+            None => "the range driver".to_owned(),
+            Some(Rest::For(rest)) => {
+                let rest = humantime::format_duration(rest);
+                format!("the range driver, {rest} after the release")
+            }
+            Some(Rest::Until(time)) => format!("the range driver, until {time}"),
+        },
         _ => format!("the driver or program {prefix}"),
     }
 }
@@ -100,6 +107,29 @@ mod tests {
             "IPAddress ip-192-0-2-1: local.sdn.cozystack.io/address-protection (the binding core), \
              range.drivers.local.sdn.cozystack.io/teardown (the range driver), \
              lb.example.org/x (the driver or program lb.example.org)"
+        );
+    }
+    #[test]
+    fn an_address_that_rests_after_its_release_is_told_with_how_long() {
+        let of = |metadata: serde_json::Value| {
+            let object = json!({"apiVersion": Kind::IPAddress.api_version(), "kind": "IPAddress",
+                "metadata": metadata, "spec": {"address": "192.0.2.1"}});
+            line(&Object::from_value(object).unwrap()).unwrap()
+        };
+        let annotations =
+            json!({range::REUSE_AFTER: "1h 30m", range::REUSABLE_AT: "2026-12-01T10:00:00Z"});
+        let mut metadata = json!({"name": "ip-192-0-2-1", "finalizers": [range::FINALIZER],
+            "annotations": {range::REUSE_AFTER: "1h 30m"}});
+        let held = "IPAddress ip-192-0-2-1: range.drivers.local.sdn.cozystack.io/teardown";
+        assert_eq!(
+            of(metadata.clone()),
+            format!("{held} (the range driver, 1h 30m after the release)")
+        );
+        metadata["deletionTimestamp"] = "2026-12-01T08:30:00Z".into();
+        metadata["annotations"] = annotations;
+        assert_eq!(
+            of(metadata),
+            format!("{held} (the range driver, until 2026-12-01T10:00:00Z)")
         );
     }
 }
