@@ -158,7 +158,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Mutex;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     /// A server that refuses its first call with this header, and answers all others. When each came.
-    async fn overloaded(retry_after: &str) -> (Caller, Arc<Mutex<Vec<Instant>>>) {
+    pub(crate) async fn overloaded(retry_after: &str) -> (kube::Config, Arc<Mutex<Vec<Instant>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let came: Arc<Mutex<Vec<Instant>>> = Arc::default();
@@ -197,13 +197,13 @@ mod tests {
         });
         let mut config = kube::Config::new(url.parse().unwrap());
         config.default_retry = false;
-        let client = kube::Client::try_from(config).unwrap();
-        let caller = Caller::new(client, Duration::from_secs(20));
-        (caller, came)
+        (config, came)
     }
 
     async fn assert_left_alone_for_a_second(retry_after: &str) {
-        let (caller, came) = overloaded(retry_after).await;
+        let (config, came) = overloaded(retry_after).await;
+        let client = kube::Client::try_from(config).unwrap();
+        let caller = Caller::new(client, Duration::from_secs(20));
         let refused = caller.get("/first".to_owned()).await;
         assert!(matches!(refused, Err(Failure::NotDone(_))), "{refused:?}");
         assert!(caller.health().check().is_err());

@@ -393,4 +393,22 @@ mod tests {
             Step::Take
         );
     }
+    #[tokio::test]
+    async fn a_lease_is_taken_and_renewed_while_the_other_calls_leave_the_server_alone() {
+        use ipledger_core::api::Kind;
+        use ipledger_core::store::Store as _;
+
+        let (config, _) = crate::call::tests::overloaded("60").await;
+        let store = crate::KubeStore::open(config, crate::Options::default()).unwrap();
+        for _ in 0..2 {
+            let refused = store.list(Kind::IPAddress, &Default::default()).await;
+            assert!(refused.unwrap_err().to_string().contains("overloaded"));
+        }
+        let candidate = Candidate::new(&store.inner, options());
+        let work = async {
+            let mut term = candidate.attempt(&mut None).await.unwrap();
+            term.renew().await.unwrap().unwrap();
+        };
+        timeout(Duration::from_secs(20), work).await.unwrap();
+    }
 }
