@@ -14,7 +14,7 @@ use ipledger_store_sqlite::{Options, SqliteStore};
 use crate::cli::Exit;
 
 #[cfg(feature = "etcd")]
-pub(crate) use etcd::options;
+pub(crate) use etcd::{connect, options};
 
 /// Where a ledger is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,6 +42,17 @@ pub enum OpenError {
         /// What it is.
         reason: String,
     },
+    /// The file is not there or empty, but a log is: making a new database would delete it.
+    #[error(
+        "{log} is there, but the database that it belongs to is not at {path}; the log may hold the \
+         last writes to it: put that file back, or move the log away, too"
+    )]
+    LeftLog {
+        /// The file asked for.
+        path: PathBuf,
+        /// What is beside it.
+        log: PathBuf,
+    },
     /// The file is something else than an SQLite database.
     #[error(
         "{path} is not a database; it was left as it is: choose another path, or move the file away"
@@ -239,9 +250,23 @@ fn look(path: &Path) -> Result<Content, OpenError> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let fail = |e: std::io::Error| io_failure(path, &e);
+    let not_a_file = |reason: String| OpenError::NotAFile {
+        path: path.to_owned(),
+        reason,
+    };
+    if path.to_str().is_none() {
+        return Err(not_a_file("SQLite opens only names in UTF-8".to_owned()));
+    }
+    // Looked for first: another process that makes the database makes the log last.
+    let log = left_log(path);
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(e) if e.kind() == ErrorKind::NotFound => {
+            if let Ok(target) = std::fs::read_link(path) {
+                let reason = format!("it is a link to {}, which is not there", target.display());
+                return Err(not_a_file(reason));
+            }
+            refuse_left(path, log)?;
             return match create(path) {
                 // Another process was faster.
                 Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(fail(e)),
@@ -251,10 +276,7 @@ fn look(path: &Path) -> Result<Content, OpenError> {
         Err(e) => return Err(fail(e)),
     };
     if !metadata.is_file() {
-        return Err(OpenError::NotAFile {
-            path: path.to_owned(),
-            reason: "it is not a regular file".to_owned(),
-        });
+        return Err(not_a_file("it is not a regular file".to_owned()));
     }
     if metadata.permissions().readonly() {
         return Err(OpenError::ReadOnly {
@@ -263,13 +285,30 @@ fn look(path: &Path) -> Result<Content, OpenError> {
         });
     }
     match metadata.len() {
-        0 => Ok(Content::Nothing),
+        0 => refuse_left(path, log).map(|()| Content::Nothing),
         // SQLite would take a file of one byte for an empty one.
         1..SMALLEST => Err(OpenError::NotADatabase {
             path: path.to_owned(),
         }),
         _ => Ok(Content::Something),
     }
+}
+
+/// The write-ahead log that stands beside the file, if it has anything in it.
+fn left_log(path: &Path) -> Option<PathBuf> {
+    // SQLite follows links to the database before it names the log.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut log = path.into_os_string();
+    log.push("-wal");
+    let log = PathBuf::from(log);
+    std::fs::metadata(&log)
+        .is_ok_and(|m| m.len() > 0)
+        .then_some(log)
+}
+
+fn refuse_left(path: &Path, log: Option<PathBuf>) -> Result<(), OpenError> {
+    let path = path.to_owned();
+    log.map_or(Ok(()), |log| Err(OpenError::LeftLog { path, log }))
 }
 
 fn create(path: &Path) -> std::io::Result<()> {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::*;
-use ipledger_core::store::Store;
+use ipledger_core::store::{ReadAt, Store};
 use ipledger_store_sqlite::{OpenError, Options, SqliteStore};
 use sqlx::Connection;
 
@@ -36,6 +36,61 @@ async fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
         assert_eq!(fs::read_to_string(folder.file()).unwrap(), text);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_path_that_leads_nowhere_is_refused_and_nothing_is_made_there() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = Folder::new();
+    let name = std::ffi::OsStr::from_bytes(b"\xff-ledger.db");
+    let e = error(&folder.path().join(name)).await;
+    assert!(e.to_string().contains("UTF-8"), "{e}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+
+    let elsewhere = folder.path().join("volume/ledger.db");
+    std::os::unix::fs::symlink(&elsewhere, folder.file()).unwrap();
+    let e = error(&folder.file()).await;
+    assert!(e.to_string().contains("a link to"), "{e}");
+    fs::create_dir(elsewhere.parent().unwrap()).unwrap();
+    fs::write(&elsewhere, "").unwrap();
+    fs::write(folder.path().join("volume/ledger.db-wal"), "x").unwrap();
+    let e = error(&folder.file()).await;
+    assert!(matches!(e, OpenError::LeftLog { .. }), "{e}");
+}
+
+/// SQLite deletes a log beside a database that it makes, with everything that was acknowledged and
+/// is in the log alone.
+#[tokio::test]
+async fn a_log_whose_database_was_moved_away_is_not_deleted_by_a_new_one() {
+    let folder = Folder::new();
+    let log = folder.path().join("ledger.db-wal");
+    let store = open(&folder.file()).await;
+    store.create(address("kept", 1)).await.unwrap();
+    // What a crash leaves.
+    let (file, left) = (fs::read(folder.file()).unwrap(), fs::read(&log).unwrap());
+    store.close().await.unwrap();
+    fs::write(&log, &left).unwrap();
+    let remove = || fs::remove_file(folder.file()).unwrap();
+    let empty = || fs::write(folder.file(), "").unwrap();
+    for lose in [&remove as &dyn Fn(), &empty] {
+        lose();
+        let e = error(&folder.file()).await;
+        assert!(matches!(e, OpenError::LeftLog { .. }), "{e}");
+        assert!(e.to_string().contains("ledger.db-wal is there"), "{e}");
+        assert_eq!(fs::read(&log).unwrap(), left);
+        fs::write(folder.file(), &file).unwrap();
+    }
+    let store = open(&folder.file()).await;
+    assert_eq!(
+        store.get(&key("kept"), ReadAt::Latest).await.unwrap().key(),
+        key("kept")
+    );
+    store.close().await.unwrap();
+
+    remove();
+    fs::write(&log, "").unwrap();
+    open(&folder.file()).await.close().await.unwrap();
 }
 
 #[tokio::test]

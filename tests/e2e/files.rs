@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::tempdir;
 
-use ipledger_tests::program::{Server, cli};
+use ipledger_tests::program::{Server, api, class, cli};
 
 /// `serve` on this file ends with an error that has these words.
 fn refused(db: &Path, words: &[&str]) {
@@ -54,6 +54,25 @@ fn the_database_of_another_program_is_refused_and_unharmed() {
     std::fs::write(&db, &bytes).unwrap();
     refused(&db, &["another"]);
     assert_eq!(std::fs::read(&db).unwrap(), bytes);
+}
+
+#[test]
+fn a_ledger_that_is_moved_away_without_its_log_after_a_crash_can_be_put_back_whole() {
+    let dir = tempdir().unwrap();
+    let (db, aside) = (dir.path().join("l.db"), dir.path().join("aside.db"));
+    let server = Server::start(&db, &[]);
+    let class = class("lan", &["192.0.2.0/30"], "Retain");
+    let made = server.ask("POST", &api("ipaddressclasses"), Some(&class));
+    assert!(matches!(made, Ok((201, _))), "{made:?}");
+    server.kill();
+    std::fs::rename(&db, &aside).unwrap();
+    refused(&db, &["l.db-wal is there", "put that file back"]);
+    assert!(!db.exists());
+    std::fs::rename(&aside, &db).unwrap();
+    let server = Server::start(&db, &[]);
+    let found = server.get("ipaddressclasses/lan");
+    assert_eq!(found["metadata"]["name"], "lan");
+    assert!(server.stop().success());
 }
 
 #[test]

@@ -7,14 +7,14 @@ use std::process::Command;
 use ipledger_tests::kubernetes::{NOBODY, succeed};
 use serde_json::json;
 
+mod addresses;
+mod claims;
+mod classes;
 mod metadata;
 mod strangers;
 mod table;
 
-use table::{
-    ADDRESS_PROTECTION, CLAIM_PROTECTION, Object, Row, STAMP, Who, addresses, claims, classes,
-    condition, flagged_addresses,
-};
+use table::{ADDRESS_PROTECTION, CLAIM_PROTECTION, Object, Row, STAMP, Who, condition};
 
 use crate::cases;
 use crate::chart::{self, CHART, RELEASE, SYSTEM, helm};
@@ -58,7 +58,7 @@ async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
     };
     phase("Bound");
     // The policies are in force some moments after they were written.
-    let forged = &claims()[2];
+    let forged = &claims::rows()[2];
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while actors.tries(forged, "nobody-token").0 {
         assert!(
@@ -69,9 +69,9 @@ async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
     }
     let mut wrong = Vec::new();
     let unflagged = [
-        claims(),
-        addresses(),
-        classes(),
+        claims::rows(),
+        addresses::rows(),
+        classes::rows(),
         metadata::rows(),
         strangers::rows(),
     ]
@@ -80,12 +80,12 @@ async fn every_write_is_left_to_whom_it_belongs(cluster: Cluster) {
         wrong.extend(actors.judge(row));
     }
     phase("Conflict");
-    for row in flagged_addresses() {
+    for row in addresses::rows_of_a_flagged_one() {
         wrong.extend(actors.judge(&row));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // By this log it is known that no component tries any of it: it has each of these.
-    let rows = [unflagged, flagged_addresses()].concat();
+    let rows = [unflagged, addresses::rows_of_a_flagged_one()].concat();
     for (who, account) in [(Who::Core, "core"), (Who::Driver, "range")] {
         let refused = rows.iter().filter(|r| r.who == who && r.refused.is_some());
         let account = format!("{RELEASE}-{account}");

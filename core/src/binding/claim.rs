@@ -11,7 +11,7 @@ use crate::api::{
     IPAddressClass, Key, Kind, find_condition, names,
 };
 use crate::mutant::{Mutant, active, either};
-use crate::net::Family;
+use crate::net::{Family, Ip};
 use names::{condition, reason};
 
 /// Plans one pass over a claim.
@@ -179,10 +179,16 @@ fn obstacle(
         ));
     }
     let Some(address) = view.named.get(name).and_then(|s| s.object.as_deref()) else {
-        return Some((
-            reason::ADDRESS_NOT_FOUND,
-            format!("address {name} does not exist"),
-        ));
+        // What looks like the address itself is told from the object that it may well have.
+        let message = match Ip::parse(name) {
+            Ok(ip) => format!(
+                "spec.addressName is {name}, and no address object has that name; the one of this \
+                 IP is {}",
+                ip.object_name()
+            ),
+            Err(_) => format!("address {name} does not exist"),
+        };
+        return Some((reason::ADDRESS_NOT_FOUND, message));
     };
     let wanted = claim.spec.family.families();
     if let Some(ip) = address.ip()

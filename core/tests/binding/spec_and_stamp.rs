@@ -5,6 +5,24 @@ use ipledger_core::api::{ClaimFamily, IPAddressClaim};
 use crate::world::{World, bound_message, delete_policy, names_claim, of_class};
 
 #[tokio::test]
+async fn an_ip_in_place_of_an_object_s_name_is_told_the_name() {
+    let mut w = World::new().await;
+    w.class("c").await;
+    w.address("192.0.2.1", "c").await;
+    w.claim_with("a", |c| c.spec.address_name = "192.0.2.1".to_owned())
+        .await;
+    w.settle_and_stay_quiet().await;
+    w.assert_pending("a", "AddressNotFound").await;
+    let message = bound_message(&w.get_claim("a").await);
+    assert!(message.ends_with("is ip-192-0-2-1"), "{message}");
+
+    w.edit_claim("a", |c| c.spec.address_name = "ip-192-0-2-1".to_owned())
+        .await;
+    w.settle_and_stay_quiet().await;
+    w.assert_bound("a", &["192.0.2.1"]).await;
+}
+
+#[tokio::test]
 async fn r9_a_named_address_is_taken_or_the_exact_reason_is_said() {
     let mut w = World::new().await;
     w.class("c").await;

@@ -11,6 +11,7 @@ use serde_saphyr::budget::BudgetBreach as Breach;
 use serde_saphyr::{Error as YamlError, UserMessageFormatter};
 
 use super::error::{ApiError, Reason};
+use super::json::{self, Unambiguous};
 use super::{ApiState, MAX_BODY_BYTES};
 
 /// A body that takes longer to arrive is given up.
@@ -148,10 +149,13 @@ async fn receive(request: Request, state: &ApiState) -> Result<Bytes, ApiError> 
 }
 
 fn json(bytes: &[u8]) -> Result<Value, ApiError> {
-    let value = serde_json::from_slice(bytes).map_err(|e| {
+    let Unambiguous(value) = serde_json::from_slice(bytes).map_err(|e| {
         let text = e.to_string();
         if text.starts_with(TOO_DEEP) {
             return too_deep();
+        }
+        if text.starts_with(json::TWICE) {
+            return ApiError::bad_request(format!("the JSON body has {text}"));
         }
         ApiError::bad_request(format!("the body is not JSON that can be read: {text}"))
     })?;

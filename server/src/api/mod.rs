@@ -4,7 +4,7 @@
 //! |---|---|
 //! | which paths and methods exist | this file |
 //! | who may connect from where | `guard` |
-//! | query parameters, bodies | `query`, `body` |
+//! | query parameters, bodies | `query`, `body`, `json` |
 //! | what is pruned, defaulted and refused on the way in | `admission` |
 //! | get and list; watch; create, replace and delete; patch | `read`, `watch`, `write`, `patch` |
 //! | the code and reason of an error | `error` |
@@ -27,6 +27,7 @@ mod discovery;
 mod error;
 mod guard;
 mod health;
+mod json;
 mod patch;
 mod query;
 mod read;

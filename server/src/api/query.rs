@@ -10,10 +10,10 @@ use ipledger_core::store::{FieldSelector, LabelSelector, Revision};
 
 use super::error::ApiError;
 
-/// The parameters of a request. Of a repeated one the first counts; an unknown one is ignored, as
-/// clients send what newer servers know.
+/// The parameters of a request, each with its values in order. Of a repeated one the first counts
+/// (of `dryRun` each); an unknown one is ignored, as clients send what newer servers know.
 #[derive(Debug, Default)]
-pub(super) struct Query(BTreeMap<String, String>);
+pub(super) struct Query(BTreeMap<String, Vec<String>>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Query {
     type Rejection = ApiError;
@@ -23,9 +23,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
             QueryPairs::<Vec<(String, String)>>::from_request_parts(parts, state)
                 .await
                 .map_err(|e| ApiError::bad_request(format!("the query cannot be read: {e}")))?;
-        let mut query = BTreeMap::new();
+        let mut query = BTreeMap::<String, Vec<String>>::new();
         for (name, value) in pairs {
-            query.entry(name).or_insert(value);
+            query.entry(name).or_default().push(value);
         }
         Ok(Query(query))
     }
@@ -61,6 +61,7 @@ impl Query {
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0
             .get(name)
+            .and_then(|values| values.first())
             .map(String::as_str)
             .filter(|v| !v.is_empty())
     }
@@ -142,8 +143,12 @@ impl Query {
         }
     }
 
+    /// Each `dryRun` is read, also an empty one: whoever writes it down does not mean a real write.
     pub(super) fn run(&self) -> Result<Run, ApiError> {
-        self.text("dryRun").map_or(Ok(Run::Real), Run::parse)
+        let values = self.0.get("dryRun").into_iter().flatten();
+        values
+            .map(|v| Run::parse(v))
+            .try_fold(Run::Real, |_, run| run)
     }
 }
 

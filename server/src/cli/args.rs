@@ -256,7 +256,7 @@ pub(super) struct ServeArgs {
     pub(super) store: StoreArgs,
     /// The name of this server among those of one ledger in etcd, of which each needs its own
     /// [default: host and address]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = server_name)]
     pub(super) name: Option<String>,
     /// Where to listen; only on this machine, because there is no authentication yet
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7440")]
@@ -266,6 +266,13 @@ pub(super) struct ServeArgs {
     pub(super) apply: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) binding: BindingArgs,
+}
+
+/// A name stands in logs, in messages and as a value in etcd.
+fn server_name(text: &str) -> Result<String, String> {
+    let fits = (1..=253).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    fits.then(|| text.to_owned())
+        .ok_or_else(|| "write 1 to 253 ASCII characters without spaces, such as node-a".to_owned())
 }
 
 /// How a binding core binds.
@@ -470,6 +477,8 @@ mod tests {
             "ipledger export --server http://127.0.0.1:1 --store etcd://127.0.0.1:1/x",
             "ipledger serve --db b.db --store etcd://127.0.0.1:1/x",
             "ipledger serve --store-user u",
+            "ipledger serve --name ",
+            "ipledger serve --name a\tb",
             "ipledger serve --store etcd://127.0.0.1:1/x --store-cert c.pem",
             "ipledger serve --store etcd://127.0.0.1:1/x --store-password-file p",
             "ipledger bench bind --claims 0",

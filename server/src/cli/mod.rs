@@ -108,12 +108,25 @@ pub fn main() -> ExitCode {
 }
 
 fn start_log() {
-    let filter = EnvFilter::try_from_env(LOG_ENV).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let wanted = std::env::var(LOG_ENV).unwrap_or_default();
+    let filter = match wanted.as_str() {
+        "" => Ok(EnvFilter::new("warn")),
+        text => EnvFilter::try_new(text),
+    };
+    let (filter, wrong) = match filter {
+        Ok(filter) => (filter, None),
+        Err(e) => (EnvFilter::new("warn"), Some(e)),
+    };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .init();
+    if let Some(e) = wrong {
+        tracing::warn!(
+            "{LOG_ENV} is {wanted:?}, which cannot be used ({e}); write for example info"
+        );
+    }
 }
 
 async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
@@ -128,7 +141,7 @@ async fn run(cli: Cli, terminal: &mut Terminal) -> Result<(), CliError> {
         let server = cli
             .server
             .clone()
-            .or_else(|| std::env::var(SERVER_ENV).ok());
+            .or_else(|| std::env::var(SERVER_ENV).ok().filter(|s| !s.is_empty()));
         Client::new(&server.unwrap_or_else(|| DEFAULT_SERVER.to_owned()))
     };
     match cli.command {

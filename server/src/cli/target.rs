@@ -76,10 +76,13 @@ fn find_kind(word: &str) -> Result<Kind, CliError> {
 
 /// The key of one object. An address may be named by its IP in any spelling.
 fn key(kind: Kind, name: &str, namespace: &str) -> Result<Key, CliError> {
-    if kind == Kind::IPAddress
-        && let Ok(ip) = Ip::parse(name)
-    {
-        return Ok(Key::address(ip.object_name()));
+    if kind == Kind::IPAddress {
+        match Ip::parse(name) {
+            Ok(ip) => return Ok(Key::address(ip.object_name())),
+            // No object of an address is called so: the server has refused that name for it.
+            Err(e) if is_meant_as_ip(name) => return Err(CliError::Usage(e.to_string())),
+            Err(_) => {}
+        }
     }
     check_name(name).map_err(|e| CliError::Usage(format!("the name {e}")))?;
     if !kind.namespaced() {
@@ -90,6 +93,12 @@ fn key(kind: Kind, name: &str, namespace: &str) -> Result<Key, CliError> {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     })
+}
+
+/// Whether somebody who writes this means an IP, right or wrong, and not the name of an object.
+fn is_meant_as_ip(name: &str) -> bool {
+    let numbers = |c: char| c.is_ascii_digit() || c == '.';
+    name.contains([':', '/', '%']) || (name.contains('.') && name.chars().all(numbers))
 }
 
 #[cfg(test)]
@@ -133,6 +142,27 @@ mod tests {
         for name in ["ip-2001-db8--7", "2001:db8::7", "2001:DB8:0:0::7"] {
             assert_eq!(one("address", name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_meant_as_an_ip_and_is_none_is_told_so_and_not_looked_for() {
+        for (name, said) in [
+            ("192.0.2.007", "leading zero"),
+            ("192.0.2", "not an address"),
+            ("::ffff:192.0.2.7", "IPv4-mapped"),
+            ("fe80::1%eth0", "zone id"),
+            ("192.0.2.0/24", "prefix"),
+            ("127.0.0.1", "loopback"),
+        ] {
+            let e = target("address", Some(name), "n").unwrap_err();
+            assert!(matches!(e, CliError::Usage(_)), "{name}: {e}");
+            assert!(e.to_string().contains(said), "{name}: {e}");
+        }
+        assert_eq!(
+            one("address", "1-2.example"),
+            Target::One(Key::address("1-2.example"))
+        );
+        assert_eq!(one("class", "10.1"), Target::One(Key::class("10.1")));
     }
 
     #[test]

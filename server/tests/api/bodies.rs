@@ -120,3 +120,30 @@ async fn a_mistake_in_yaml_is_told_to_who_wrote_it() {
         StatusCode::BAD_REQUEST
     );
 }
+
+#[tokio::test]
+async fn a_field_that_is_there_twice_is_refused_because_nobody_knows_which_is_meant() {
+    let server = Server::new();
+    server.made(CLAIMS, &claim("web")).await;
+    let twice = r#"{"spec": {"family": "IPv6"}, "metadata": {}, "spec": {"family": "IPv4"}}"#;
+    let web = format!("{CLAIMS}/web?fieldValidation=Ignore");
+    for (method, path, media) in [
+        ("POST", CLAIMS, "application/json"),
+        ("POST", CLAIMS, "application/yaml"),
+        ("PUT", &web, "application/json"),
+        ("PATCH", &web, "application/merge-patch+json"),
+        ("DELETE", &web, "application/json"),
+    ] {
+        let mut request = request(method, path, None);
+        *request.body_mut() = Body::from(twice);
+        let headers = request.headers_mut();
+        headers.insert(header::CONTENT_TYPE, media.parse().unwrap());
+        let answer = server.send(request).await;
+        let message = answer.refused(400, "BadRequest");
+        assert!(
+            message.contains(r#"has the field "spec" twice"#),
+            "{message}"
+        );
+        assert!(message.contains("line 1"), "{message}");
+    }
+}

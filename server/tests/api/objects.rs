@@ -326,8 +326,13 @@ async fn a_dry_run_answers_like_the_write_and_writes_nothing() {
     );
     assert_eq!(server.get(&path).await.body, made);
 
+    for query in ["Some", "", "&dryRun=All", "All&dryRun=Some", "All&dryRun="] {
+        let answer = server.delete(&format!("{path}?dryRun={query}")).await;
+        let message = answer.refused(400, "BadRequest");
+        assert!(message.contains("dryRun must be All"), "{message}");
+    }
     server
-        .delete(&format!("{path}?dryRun=Some"))
+        .delete(&format!("{path}?dryRun"))
         .await
         .refused(400, "BadRequest");
     let options = json!({"dryRun": ["Some"]});

@@ -2,13 +2,13 @@
 //! from the first object on until after the last one (decision 13).
 
 use ipledger_core::api::Object;
-use ipledger_store_etcd::{EtcdStore, ImportError};
+use ipledger_store_etcd::ImportError;
 
 use super::load::LoadError;
 use super::{failed, with_progress};
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::output::Terminal;
-use crate::ledger::{EtcdLocation, LedgerError, default_name, options};
+use crate::ledger::{EtcdLocation, connect, default_name};
 
 /// Fills the ledger there, which is empty or has a part of these objects from an import that was cut
 /// off.
@@ -17,8 +17,7 @@ pub(super) async fn import(
     objects: &[Object],
     terminal: &mut Terminal,
 ) -> Result<String, CliError> {
-    let store = EtcdStore::open(options(location)?).await;
-    let store = store.map_err(LedgerError::from)?;
+    let store = connect(location).await?;
     let name = default_name(format_args!("import-{}", std::process::id()));
     let begun = store.begin_import(&name).await;
     let mut import = begun.map_err(|e| refused(&e, location))?;

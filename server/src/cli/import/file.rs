@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use ipledger_core::api::{Kind, Object, Timestamp};
@@ -19,12 +19,13 @@ use crate::cli::export::{Header, VERSION};
 pub(super) fn read(path: &Path) -> Result<Vec<Object>, CliError> {
     let refuse =
         |line: usize, reason: &str| CliError::Usage(format!("{}:{line}: {reason}", path.display()));
-    let file = File::open(path)
-        .map_err(|e| CliError::Usage(format!("{} cannot be read: {e}", path.display())))?;
+    let unread = |e: &io::Error| CliError::Usage(format!("{} cannot be read: {e}", path.display()));
+    let file = File::open(path).map_err(|e| unread(&e))?;
     let mut lines = (1..).zip(BufReader::new(file).lines());
     let not_one = "this is no export of ipledger; make one with `ipledger export -o FILE`";
     let first = match lines.next() {
         Some((_, Ok(line))) => line,
+        Some((_, Err(e))) if e.kind() != io::ErrorKind::InvalidData => return Err(unread(&e)),
         _ => return Err(refuse(1, not_one)),
     };
     let header: Header = serde_json::from_str(&first).map_err(|_| refuse(1, not_one))?;
@@ -37,9 +38,11 @@ pub(super) fn read(path: &Path) -> Result<Vec<Object>, CliError> {
     let mut uids = BTreeMap::new();
     let mut count = 0;
     for (line, text) in lines {
-        let text = text.map_err(|e| refuse(line, &e.to_string()))?;
-        let object: Object =
-            serde_json::from_str(&text).map_err(|e| refuse(line, &e.to_string()))?;
+        let text = text.map_err(|e| match e.kind() {
+            io::ErrorKind::InvalidData => refuse(line, &damaged("it is not UTF-8 text")),
+            _ => unread(&e),
+        })?;
+        let object: Object = serde_json::from_str(&text).map_err(|e| refuse(line, &unfit(&e)))?;
         count += 1;
         let key = object.key();
         if let Some(first) = seen.insert(key.clone(), line) {
@@ -76,6 +79,21 @@ pub(super) fn read(path: &Path) -> Result<Vec<Object>, CliError> {
     }
     objects.sort_by_cached_key(Object::key);
     Ok(objects)
+}
+
+fn damaged(how: &str) -> String {
+    format!("{how}; the file is damaged or was edited: export again")
+}
+
+/// What is wrong with a line that is no object. The parser counts lines within it, of which there is
+/// one.
+fn unfit(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match text.strip_suffix(&place) {
+        Some(what) => damaged(&format!("no JSON at column {}: {what}", error.column())),
+        None => text,
+    }
 }
 
 /// Whether a store takes the object at all.

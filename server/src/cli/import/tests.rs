@@ -413,7 +413,12 @@ async fn a_file_that_is_no_whole_export_is_refused_with_its_line() {
         (claim.clone(), 1, "no export"),
         (head(1).replace(":1,", ":2,"), 1, "newer version"),
         (format!("{}\n{claim}\n", head(2)), 2, "1 of 2 objects"),
-        (format!("{}\n{}", head(1), &claim[..40]), 2, "EOF"),
+        (
+            format!("{}\n{}", head(1), &claim[..40]),
+            2,
+            "no JSON at column 40: EOF",
+        ),
+        (format!("{}\n\n{claim}", head(1)), 2, "export again"),
         (
             format!("{}\n{claim}\n{claim}", head(2)),
             3,
@@ -428,8 +433,21 @@ async fn a_file_that_is_no_whole_export_is_refused_with_its_line() {
         assert_eq!((exit, out.as_str()), (2, ""));
         assert!(err.contains(&format!("{file}:{line}: ")), "{err}");
         assert!(err.contains(reason), "{err}");
+        assert!(!err.contains("line 1 column"), "{err}");
         assert_eq!(std::fs::read_dir(paths.folder.path()).unwrap().count(), 1);
     }
+    std::fs::write(&file, [head(1).as_bytes(), b"\n{\"a\":\"\xff\"}"].concat()).unwrap();
+    let (exit, _, err) = cli(&["import", &file, "--db", &db]).await;
+    assert_eq!(exit, 2);
+    assert!(err.contains(&format!("{file}:2: it is not UTF-8")), "{err}");
+}
+
+#[tokio::test]
+async fn a_folder_in_place_of_an_export_is_told_as_one() {
+    let paths = Paths::new();
+    let (exit, _, err) = cli(&["import", &paths.of(""), "--db", &paths.of("new.db")]).await;
+    assert_eq!(exit, 2);
+    assert!(err.contains("cannot be read: Is a directory"), "{err}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
