@@ -65,18 +65,28 @@ struct Inner {
     options: Options,
     /// For each kind, up to where something is known to be committed, which its watches must reach.
     wanted: [Sender<Revision>; Kind::ALL.len()],
+    /// For each kind, up to where the server has shown it to a watch of the whole kind; `None` while
+    /// there is none.
+    shown: [Sender<Option<Revision>>; Kind::ALL.len()],
     closed: Sender<bool>,
     writes: AtomicU64,
 }
 
 impl Inner {
     fn wanted(&self, kind: Kind) -> &Sender<Revision> {
-        let [class, address, claim] = &self.wanted;
-        match kind {
-            Kind::IPAddressClass => class,
-            Kind::IPAddress => address,
-            Kind::IPAddressClaim => claim,
-        }
+        of(kind, &self.wanted)
+    }
+
+    fn shown(&self, kind: Kind) -> &Sender<Option<Revision>> {
+        of(kind, &self.shown)
+    }
+}
+
+fn of<T>(kind: Kind, [class, address, claim]: &[T; Kind::ALL.len()]) -> &T {
+    match kind {
+        Kind::IPAddressClass => class,
+        Kind::IPAddress => address,
+        Kind::IPAddressClaim => claim,
     }
 }
 
@@ -101,6 +111,7 @@ impl KubeStore {
             caller: Caller::new(client, options.request_timeout),
             options,
             wanted: Default::default(),
+            shown: Default::default(),
             closed: Sender::new(false),
             writes: AtomicU64::new(0),
         };

@@ -129,6 +129,20 @@ impl Follower {
             _ = closed.wait_for(|c| *c) => {}
             () = queue.closed() => {}
         }
+        self.shows(None);
+    }
+
+    /// The server has shown everything up to here; `None`: it shows nothing for now.
+    fn shows(&self, revision: Option<Revision>) {
+        let WatchOptions {
+            namespace,
+            labels,
+            fields,
+            ..
+        } = &self.options;
+        if namespace.is_none() && *labels == Default::default() && *fields == Default::default() {
+            self.inner.shown(self.kind).send_replace(revision);
+        }
     }
 
     async fn follow(&mut self, existing: Option<ListPage>, mut opened: Option<Opened>) {
@@ -145,6 +159,7 @@ impl Follower {
                 Some(opened) => self.read(opened).await,
                 None => self.one_watch().await,
             };
+            self.shows(None);
             match end {
                 End::Over => return,
                 End::Again if self.position > before || began.elapsed() >= BRIEF => {
@@ -305,6 +320,7 @@ impl Follower {
         if revision <= self.position {
             return Ok(());
         }
+        self.shows(Some(revision));
         if let Some(sync_at) = self.sync_at.filter(|at| revision > *at) {
             // `Synced` comes before what was written after the watch was opened.
             self.sync(sync_at).await?;
@@ -345,6 +361,10 @@ impl Follower {
     }
 
     async fn send(&mut self, event: WatchEvent) -> Result<(), End> {
+        if self.queue.capacity() == 0 {
+            // What the server shows from now on waits for the reader.
+            self.shows(None);
+        }
         self.queue.send(Ok(event)).await.map_err(|_| End::Over)
     }
 }

@@ -4,8 +4,10 @@
 //! swap and a foreign uid alike, and words its refusals in its own way. So what is refused is looked
 //! at again with the object rules of the core, over the object as it is then.
 
+use std::time::Duration;
+
 use http::Method;
-use ipledger_core::api::{Key, Object, Timestamp};
+use ipledger_core::api::{Key, Kind, Object, Timestamp};
 use ipledger_core::store::rules::{self, Birth};
 use ipledger_core::store::{Deletion, Part, Preconditions, ReadAt, Revision, StoreError};
 use serde_json::{Value, json};
@@ -14,6 +16,8 @@ use crate::failure::{Failure, Status, not_found, unavailable};
 use crate::path::{self, Query};
 use crate::{Inner, wire};
 
+/// So long a write waits for the server to show what it is a swap on.
+const SHOWN_WITHIN: Duration = Duration::from_millis(100);
 /// A create or a deletion that others come between so often is given up.
 const TRIES: usize = 32;
 
@@ -82,6 +86,7 @@ impl Inner {
             }
         };
         let path = self.writing(path);
+        self.until_shown(key.kind, seen).await;
         let mut stored = match self.caller.call(method, path, Some(body)).await {
             Ok(value) => written(&key, value)?,
             Err(Failure::Refused(status)) if [404, 409, 422].contains(&status.code) => {
@@ -181,6 +186,16 @@ impl Inner {
             }
         }
         None
+    }
+
+    /// Waits a moment until a watch has shown the state that was seen. The server tries an update on the
+    /// state that it has in memory, from which its watches come too; where that is an older one, the
+    /// swap fails, and it does all of the work again on what it reads from its own store.
+    async fn until_shown(&self, kind: Kind, seen: Revision) {
+        let mut shown = self.shown(kind).subscribe();
+        let there = shown.wait_for(|shown| shown.is_none_or(|shown| shown >= seen));
+        // Without it the write only costs more.
+        let _ = tokio::time::timeout(SHOWN_WITHIN, there).await;
     }
 
     /// Why an update was refused.

@@ -77,10 +77,19 @@ fn object(kind: Kind, fields: &[Field], path: &str) -> Value {
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
+    if is_written_whole(kind, path) {
+        schema["x-kubernetes-map-type"] = "atomic".into();
+    }
     if path.is_empty() {
         add_rules(&mut schema, kind, "");
     }
     schema
+}
+
+/// The core alone writes the status of a claim, and all of it. So the server need not keep in
+/// `metadata.managedFields` who wrote which field in it, which is a good part of what a write costs.
+fn is_written_whole(kind: Kind, path: &str) -> bool {
+    kind == Kind::IPAddressClaim && path == "status"
 }
 
 fn add_rules(schema: &mut Value, kind: Kind, path: &str) {

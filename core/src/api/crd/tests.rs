@@ -92,6 +92,24 @@ fn rules_defaults_and_requirements_are_at_fields_that_exist() {
     }
 }
 
+/// A driver that applies its part of an address would otherwise drop the core's.
+#[test]
+fn only_the_status_of_a_claim_has_one_owner() {
+    for kind in Kind::ALL {
+        let mut whole = Vec::new();
+        each(&schema_of(kind), "", &mut |path, schema| {
+            if schema["x-kubernetes-map-type"] == "atomic" {
+                whole.push(path.to_owned());
+            }
+        });
+        let expected: &[&str] = match kind {
+            Kind::IPAddressClaim => &[".status"],
+            Kind::IPAddressClass | Kind::IPAddress => &[],
+        };
+        assert_eq!(whole, expected, "{kind}");
+    }
+}
+
 #[test]
 fn every_selectable_field_is_a_text_of_the_schema() {
     for kind in Kind::ALL {

@@ -69,7 +69,7 @@ pub(in crate::cli) async fn bind_in_cluster(
     size: BindSize,
     terminal: &mut Terminal,
 ) -> Result<(), CliError> {
-    let place = super::cluster::Cluster::start(cluster, namespace).await?;
+    let place = super::cluster::Cluster::start(cluster, namespace, size.source).await?;
     bind_on(Arc::new(place), size, terminal).await
 }
 
@@ -119,7 +119,7 @@ async fn run(size: BindSize, place: &Arc<dyn Place>) -> Result<String, CliError>
     make_addresses(size, asked_for, place).await?;
     // The last writes for these are counted after a watch tells of them.
     let before = counts_at_rest(&**place).await;
-    let claims = place.follow(Kind::IPAddressClaim).await?;
+    let claims = place.follow(Kind::IPAddressClaim, "Bound").await?;
     let start = Instant::now();
     let maker = Arc::clone(place);
     let created = create_all(size.claims, (size.callers, size.rate), place, move |n| {
@@ -154,7 +154,7 @@ async fn make_addresses(
     place: &Arc<dyn Place>,
 ) -> Result<(), CliError> {
     let count = asked_for + size.spare;
-    let addresses = place.follow(Kind::IPAddress).await?;
+    let addresses = place.follow(Kind::IPAddress, "Available").await?;
     let first = u32::from(place.network().0) + 1;
     let maker = Arc::clone(place);
     let made = create_all(count, (size.callers, None), place, move |n| {

@@ -9,11 +9,13 @@ use futures::{StreamExt, TryStreamExt};
 use ipledger_core::api::{IPAddressClaim, Key, Kind, Object};
 use ipledger_core::runtime::BinderOptions;
 use ipledger_core::store::{
-    ListOptions, Preconditions, ReadAt, Store, StoreError, WatchEvent, WatchFrom, WatchOptions,
+    FieldSelector, ListOptions, Preconditions, ReadAt, Store, StoreError, WatchEvent, WatchFrom,
+    WatchOptions,
 };
 use ipledger_store_kube::{Cluster as Kubeconfig, KubeStore};
 use uuid::Uuid;
 
+use super::bind::Source;
 use super::place::{Objects, Place};
 use crate::cli::exit::CliError;
 use crate::kubernetes::{self, Component, ControllerOptions};
@@ -31,17 +33,22 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(super) struct Cluster {
     store: Arc<KubeStore>,
     core: Server,
-    driver: Server,
+    driver: Option<Server>,
     namespace: String,
     prefix: String,
 }
 
 impl Cluster {
-    /// Starts the controllers, without a lease.
+    /// Starts the controllers, without a lease. The range driver only if it has something to do: each
+    /// controller is told of every change, which is work of the API server.
     ///
     /// # Errors
     /// The cluster is not configured or does not answer; a binding core works there already.
-    pub(super) async fn start(cluster: Kubeconfig, namespace: &str) -> Result<Cluster, CliError> {
+    pub(super) async fn start(
+        cluster: Kubeconfig,
+        namespace: &str,
+        source: Source,
+    ) -> Result<Cluster, CliError> {
         let suffix = Uuid::new_v4().simple().to_string();
         let prefix = format!("bench-{}", suffix.get(..8).unwrap_or(&suffix));
         let store = kubernetes::open(&cluster, "ipledger-bench").await?;
@@ -58,7 +65,10 @@ impl Cluster {
         };
         Ok(Cluster {
             core: start(Component::BindingCore).await?,
-            driver: start(Component::RangeDriver).await?,
+            driver: match source {
+                Source::Range => Some(start(Component::RangeDriver).await?),
+                Source::Static => None,
+            },
             store,
             namespace: namespace.to_owned(),
             prefix,
@@ -144,9 +154,12 @@ impl Place for Cluster {
         Ok(())
     }
 
-    async fn follow(&self, kind: Kind) -> Result<Objects, CliError> {
+    async fn follow(&self, kind: Kind, phase: &str) -> Result<Objects, CliError> {
         let last = self.store.barrier(kind).await?;
-        let options = WatchOptions::all(WatchFrom::After(last));
+        let mut options = WatchOptions::all(WatchFrom::After(last));
+        let selector = format!("status.phase={phase}");
+        options.fields =
+            FieldSelector::parse(&selector).map_err(|e| CliError::Usage(e.to_string()))?;
         let events = self.store.watch(kind, &options).await?;
         let objects = events
             .map_err(CliError::from)
@@ -170,7 +183,9 @@ impl Place for Cluster {
             Err(CliError::TimeOut(reason))
         });
         if let Ok(place) = Arc::try_unwrap(self) {
-            place.driver.stop().await?;
+            if let Some(driver) = place.driver {
+                driver.stop().await?;
+            }
             place.core.stop().await?;
         }
         cleared

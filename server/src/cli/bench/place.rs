@@ -38,8 +38,8 @@ pub(super) trait Place: Send + Sync {
     /// Writes the object.
     async fn create(&self, object: &Object) -> Result<(), CliError>;
 
-    /// Follows the objects of a kind from now on.
-    async fn follow(&self, kind: Kind) -> Result<Objects, CliError>;
+    /// Follows the objects of a kind from now on, at least those in a phase.
+    async fn follow(&self, kind: Kind, phase: &str) -> Result<Objects, CliError>;
 
     /// Writes so far.
     fn counts(&self) -> Counts;
@@ -111,7 +111,7 @@ impl Place for Standalone {
         Ok(())
     }
 
-    async fn follow(&self, kind: Kind) -> Result<Objects, CliError> {
+    async fn follow(&self, kind: Kind, _: &str) -> Result<Objects, CliError> {
         let scope = Scope::default();
         let version = self.client.list(kind, &scope).await?.version;
         let items = self.client.watch(kind, &scope, &version).await?;
