@@ -14,6 +14,16 @@ use crate::cluster::Cluster;
 cases![Shared: a_value_that_the_chart_does_not_know_is_refused];
 
 pub(crate) const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart/ipledger");
+/// The chart, rendered with its own values.
+pub(crate) const MANIFESTS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../deploy/manifests/ipledger.yaml"
+);
+/// What the rendered chart begins with, because the chart cannot have it.
+pub(crate) const NAMESPACE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../deploy/manifests/namespace.yaml"
+);
 pub(crate) const RELEASE: &str = "ledger";
 pub(crate) const SYSTEM: &str = AUDITED;
 
