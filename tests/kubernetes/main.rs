@@ -12,6 +12,7 @@ mod cluster;
 mod components;
 mod controllers;
 mod definitions;
+mod deployed;
 mod events;
 mod golden;
 mod installation;
@@ -28,6 +29,7 @@ mod storm;
 mod tenants;
 mod third_party;
 mod upgrade;
+mod values;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -136,7 +138,14 @@ fn main() {
             })
         })
     });
-    let alone = [outage::cases(), probes::cases(), roles::cases()].concat();
+    let alone = [
+        deployed::cases(),
+        outage::cases(),
+        probes::cases(),
+        roles::cases(),
+        values::cases(),
+    ];
+    let alone = alone.concat();
     let alone = alone
         .into_iter()
         .map(|(name, run)| trial(name, move || run(Cluster::start())));

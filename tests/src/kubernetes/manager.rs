@@ -1,5 +1,6 @@
 //! The real kube-controller-manager, with the controllers that our kinds meet: those of namespaces,
-//! quotas, roles, accounts and owners. There is no kubelet, so that nothing else would have work.
+//! quotas, roles, accounts, owners and services. There is no kubelet, so that nothing else would have
+//! work.
 
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use crate::process::Process;
 pub(super) const USER: &str = "system:kube-controller-manager";
 
 const CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,\
-    resourcequota-controller,clusterrole-aggregation-controller,serviceaccount-controller";
+    resourcequota-controller,clusterrole-aggregation-controller,serviceaccount-controller,\
+    endpointslice-controller";
 
 /// Starts it with the files of the API server; it answers for its health on this port.
 pub(super) fn start(programs: &Path, folder: &Path, port: u16) -> Process {

@@ -1,16 +1,24 @@
-{{- define "ipledger.labels" -}}
-app.kubernetes.io/name: ipledger
-app.kubernetes.io/instance: {{ .root.Release.Name }}
-app.kubernetes.io/component: {{ .component }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
+{{/* What the names of all objects begin with. */}}
+{{- define "ipledger.fullname" -}}
+{{ .Values.fullnameOverride | default .Release.Name }}
 {{- end -}}
 
+{{/* What the pods of a component are known by; without a component, those of the release. */}}
 {{- define "ipledger.selector" -}}
-app.kubernetes.io/name: ipledger
-app.kubernetes.io/instance: {{ .root.Release.Name }}
-app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/name: {{ .root.Values.nameOverride | default .root.Chart.Name | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* The labels of an object: our own come before those of `labels` and of the value commonLabels. */}}
+{{- define "ipledger.labels" -}}
+{{- $labels := include "ipledger.selector" . | fromYaml -}}
+{{- $_ := set $labels "app.kubernetes.io/version" .root.Chart.AppVersion -}}
+{{- $_ := set $labels "app.kubernetes.io/managed-by" .root.Release.Service -}}
+{{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version) -}}
+{{- toYaml (merge $labels (.labels | default dict) (.root.Values.commonLabels | default dict)) -}}
 {{- end -}}
 
 {{- define "ipledger.image" -}}
@@ -24,19 +32,25 @@ app.kubernetes.io/component: {{ .component }}
 
 {{/* Names of cluster-wide objects carry the release's namespace, so that two releases never share one. */}}
 {{- define "ipledger.clusterName" -}}
-{{ printf "%s:%s:%s" .root.Release.Namespace .root.Release.Name .component }}
+{{ printf "%s:%s:%s" .root.Release.Namespace (include "ipledger.fullname" .root) .component }}
 {{- end -}}
 
 {{/* The same for policies, whose names take no colon. */}}
 {{- define "ipledger.policyName" -}}
-{{ printf "%s.%s.%s" .root.Release.Namespace .root.Release.Name .policy }}
+{{ printf "%s.%s.%s" .root.Release.Namespace (include "ipledger.fullname" .root) .policy }}
 {{- end -}}
 
 {{- define "ipledger.name" -}}
-{{ printf "%s-%s" .root.Release.Name .component | trunc 63 | trimSuffix "-" }}
+{{ printf "%s-%s" (include "ipledger.fullname" .root) .component }}
 {{- end -}}
 
-{{/* One component: account, deployment, budget. `command` is what the program is to be. */}}
+{{/* Where health and metrics are served. */}}
+{{- define "ipledger.listen" -}}
+{{- $address := .Values.listen.address -}}
+{{ contains ":" $address | ternary (printf "[%s]" $address) $address }}:{{ .Values.listen.port }}
+{{- end -}}
+
+{{/* One component: account, deployment, service, budget. `command` is what the program is to be. */}}
 {{- define "ipledger.component" -}}
 {{- $root := .root -}}
 {{- $values := .values -}}
@@ -48,6 +62,10 @@ metadata:
   namespace: {{ $root.Release.Namespace }}
   labels:
     {{- include "ipledger.labels" . | nindent 4 }}
+  {{- with ($values.serviceAccount).annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 automountServiceAccountToken: false
 ---
 apiVersion: apps/v1
@@ -65,7 +83,7 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "ipledger.labels" . | nindent 8 }}
+        {{- include "ipledger.labels" (dict "root" $root "component" .component "labels" $values.podLabels) | nindent 8 }}
       {{- with $values.podAnnotations }}
       annotations:
         {{- toYaml . | nindent 8 }}
@@ -95,7 +113,7 @@ spec:
             {{- range .command }}
             - {{ . | quote }}
             {{- end }}
-            - --listen=[::]:8080
+            - --listen={{ include "ipledger.listen" $root }}
             {{- if $elects }}
             - --lease={{ $root.Release.Namespace }}/{{ include "ipledger.name" . }}
             {{- with ($values.leaderElection).leaseDuration }}
@@ -110,7 +128,7 @@ spec:
               value: {{ $root.Values.log | quote }}
           ports:
             - name: http
-              containerPort: 8080
+              containerPort: {{ $root.Values.listen.port }}
           livenessProbe:
             httpGet:
               path: /livez
@@ -141,6 +159,31 @@ spec:
       affinity:
         {{- toYaml . | nindent 8 }}
       {{- end }}
+      {{- with $values.topologySpreadConstraints }}
+      topologySpreadConstraints:
+        {{- range . }}
+        {{- $own := dict "labelSelector" (dict "matchLabels" (include "ipledger.selector" $ | fromYaml)) }}
+        - {{- toYaml (hasKey . "labelSelector" | ternary . (merge $own .)) | nindent 10 }}
+        {{- end }}
+      {{- end }}
+---
+# For who reads the metrics: every pod, also one that is not ready.
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ include "ipledger.name" . }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "ipledger.labels" . | nindent 4 }}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector:
+    {{- include "ipledger.selector" . | nindent 4 }}
+  ports:
+    - name: http
+      port: {{ $root.Values.listen.port }}
+      targetPort: http
 {{- if and $elects $root.Values.podDisruptionBudget.enabled }}
 ---
 apiVersion: policy/v1
