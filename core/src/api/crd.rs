@@ -73,7 +73,11 @@ fn object(kind: Kind, fields: &[Field], path: &str) -> Value {
         }
         properties.insert(field.name.to_owned(), schema);
     }
-    let mut schema = json!({"type": "object", "properties": properties});
+    let mut schema = json!({"type": "object"});
+    if !properties.is_empty() {
+        // The server would drop an empty map, and find the definition changed at each apply.
+        schema["properties"] = properties.into();
+    }
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
