@@ -31,7 +31,9 @@ pub struct ControllerOptions {
 impl Default for ControllerOptions {
     fn default() -> ControllerOptions {
         ControllerOptions {
-            workers: 64,
+            // Most of a pass is waiting for the store. With half as many, claims that come as fast as an
+            // API server takes them from 16 callers outran the binding: p99 16 s for 10,000 where it is 2 s.
+            workers: 128,
             resync: Some(Duration::from_secs(600)),
             barrier_timeout: Duration::from_secs(30),
         }
