@@ -193,10 +193,7 @@ fn first(reporter: &Reporter, event: &Event, name: &str, now: SystemTime) -> Val
     }
     json!({"apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"namespace": namespace(event), "name": name},
-        "type": match event.kind {
-            EventKind::Normal | EventKind::Recovery => "Normal",
-            EventKind::Warning => "Warning",
-        },
+        "type": event.kind.type_name(),
         "reason": event.reason,
         "note": cut(&event.message, NOTE),
         "action": "Bind",
@@ -215,9 +212,8 @@ fn again(times: u32, now: SystemTime) -> Value {
 
 /// At most so many bytes of a text, between characters.
 fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=text.len().min(most)).rev();
-    let end = end.into_iter().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or(0)).unwrap_or_default()
+    text.get(..text.floor_char_boundary(most))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -123,6 +123,12 @@ impl IPAddressClaimStatus {
     pub fn has_additions(&self) -> bool {
         !self.address_text.is_empty() || !self.lost_addresses.is_empty()
     }
+
+    /// Whether it was written when the server dropped them: the text is always written with addresses.
+    #[must_use]
+    pub fn lacks_additions(&self) -> bool {
+        !self.addresses.is_empty() && !self.has_additions()
+    }
 }
 
 /// Why a driver cannot serve a claim: the value of the annotation

@@ -143,6 +143,17 @@ pub enum EventKind {
     Warning,
 }
 
+impl EventKind {
+    /// The `type` of an Event in the API.
+    #[must_use]
+    pub fn type_name(self) -> &'static str {
+        match self {
+            EventKind::Normal | EventKind::Recovery => "Normal",
+            EventKind::Warning => "Warning",
+        }
+    }
+}
+
 /// Tells the owner of an object what happened to it (R15).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {

@@ -222,7 +222,7 @@ fn prunes_additions(view: &ClaimView, claim: &IPAddressClaim) -> bool {
         && claim
             .status
             .as_ref()
-            .is_some_and(|s| !s.addresses.is_empty() && !s.has_additions())
+            .is_some_and(IPAddressClaimStatus::lacks_additions)
 }
 
 /// Whether writing `desired` would change what the server keeps. A field that it drops is not

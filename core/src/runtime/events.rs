@@ -1,4 +1,4 @@
-use crate::binding::{Event, EventKind};
+use crate::binding::Event;
 
 /// Where events for the owners of objects go (R15).
 pub trait EventSink: Send + Sync + 'static {
@@ -20,10 +20,7 @@ impl EventSink for LogEvents {
             message,
         } = event;
         // A warning to a tenant is not one to whoever runs the server.
-        let kind = match kind {
-            EventKind::Normal | EventKind::Recovery => "Normal",
-            EventKind::Warning => "Warning",
-        };
+        let kind = kind.type_name();
         tracing::info!(object = %about, kind, %reason, "{message}");
     }
 }

@@ -1,11 +1,22 @@
 //! Who may write what of an address, row by row.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::table::Object::{Address, AddressStatus, NewAddress};
 use super::table::Who::{Administrator, Core, Driver, Tenant};
 use super::table::{ADDRESS_PROTECTION, Row, condition, no, yes};
 use crate::cluster::TEAM;
+
+/// Announced for a workload.
+pub(super) fn serving(address: &mut Value) {
+    let workload = json!({"kind": "Service", "namespace": TEAM, "name": "s"});
+    address["status"]["associatedTo"] = workload;
+}
+
+fn held_by_its_driver(address: &mut Value) {
+    let finalizers = json!([ADDRESS_PROTECTION, "driver.example.org/teardown"]);
+    address["metadata"]["finalizers"] = finalizers;
+}
 
 pub(super) fn rows() -> Vec<Row> {
     let held = "is added and removed by the binding core alone";
@@ -87,9 +98,7 @@ pub(super) fn rows() -> Vec<Row> {
             |a| a["spec"]["reclaimPolicy"] = json!("Delete"),
             "only an administrator changes",
         ),
-        yes(Driver, Address, "its own finalizer", |a| {
-            a["metadata"]["finalizers"] = json!([ADDRESS_PROTECTION, "driver.example.org/teardown"])
-        }),
+        yes(Driver, Address, "its own finalizer", held_by_its_driver),
         yes(Core, Address, "claim, mark and finalizer", |a| {
             a["spec"]["claimRef"]["uid"] = json!("u");
             a["metadata"]["annotations"] = json!({"local.sdn.cozystack.io/bound-by-core": "u"});
@@ -99,10 +108,7 @@ pub(super) fn rows() -> Vec<Row> {
             Core,
             Address,
             "a driver's finalizer",
-            |a| {
-                a["metadata"]["finalizers"] =
-                    json!([ADDRESS_PROTECTION, "driver.example.org/teardown"])
-            },
+            held_by_its_driver,
             "finalizers of drivers are added and removed by drivers alone",
         ),
         no(
@@ -149,9 +155,7 @@ pub(super) fn rows() -> Vec<Row> {
         yes(Driver, AddressStatus, "phase Lost", |a| {
             a["status"]["phase"] = json!("Lost")
         }),
-        yes(Driver, AddressStatus, "a workload", |a| {
-            a["status"]["associatedTo"] = json!({"kind": "Service", "namespace": TEAM, "name": "s"})
-        }),
+        yes(Driver, AddressStatus, "a workload", serving),
         no(
             Driver,
             AddressStatus,
@@ -187,10 +191,7 @@ pub(super) fn rows() -> Vec<Row> {
             Core,
             AddressStatus,
             "a workload",
-            |a| {
-                a["status"]["associatedTo"] =
-                    json!({"kind": "Service", "namespace": TEAM, "name": "s"})
-            },
+            serving,
             "status.associatedTo is written by drivers alone",
         ),
     ]

@@ -4,12 +4,13 @@
 
 use serde_json::{Value, json};
 
+use super::addresses::serving;
 use super::metadata::owner;
 use super::table::Object::{Address, AddressStatus, Claim, ClaimStatus, NewAddress};
 use super::table::Who::{GarbageCollector, Outsider, RichCore};
 use super::table::{ADDRESS_PROTECTION, Row, no, yes};
 use crate::chart::SYSTEM;
-use crate::cluster::{Cluster, TEAM};
+use crate::cluster::Cluster;
 
 /// The account of the garbage collector, which has a role in every cluster.
 pub(super) const COLLECTOR: &str = "generic-garbage-collector";
@@ -105,10 +106,7 @@ pub(super) fn rows() -> Vec<Row> {
             Outsider,
             AddressStatus,
             "a workload",
-            |a| {
-                a["status"]["associatedTo"] =
-                    json!({"kind": "Service", "namespace": TEAM, "name": "s"})
-            },
+            serving,
             "the status of an address is written by drivers and the binding core alone",
         ),
         no(

@@ -150,7 +150,7 @@ impl Cache {
 
     /// The claims whose status was written when the server dropped what we add to it.
     fn without_additions(&self) -> impl Iterator<Item = Key> {
-        let lacks = |s: &IPAddressClaimStatus| !s.addresses.is_empty() && !s.has_additions();
+        let lacks = IPAddressClaimStatus::lacks_additions;
         let claims = self.claims.iter();
         claims
             .filter(move |(_, claim)| claim.status.as_ref().is_some_and(lacks))
